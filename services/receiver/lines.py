@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from services.receiver.refusing import Refused
 from services.receiver.texts import BYTE_ORDER_MARK
+from shared.contracts.escapes import whole_characters
 from shared.contracts.fields import UnixSeconds, Url
 from shared.contracts.identity import BadUrl, identify
 from shared.runtime.pings import Ping
@@ -58,7 +59,7 @@ def read_lines(body: bytes) -> Read:
         if not line.strip():
             continue
         try:
-            said = _LINE.decode(line)
+            said = _LINE.decode(whole_characters(line))
             read.pings.append(Ping(said.url, identify(said.url).host, said.observed_at))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadUrl) as error:
             read.refuse(f"line {number}", str(error))

@@ -7,15 +7,13 @@ have changed.
 
 import contextlib
 from typing import Final
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape
 
-from defusedxml.common import DefusedXmlException
-from defusedxml.ElementTree import fromstring
-
 from services.receiver.refusing import Refused
-from services.receiver.texts import trimmed
-from shared.contracts.identity import BadUrl, identify
+from services.receiver.texts import NotXml, read_xml
+from shared.contracts.identity import BadUrl, PageIdentity, identify
+from shared.discovery.encodings import UNREADABLE
 from shared.runtime.pings import Ping
 
 URLS_OF: Final = {"weblogUpdates.ping": (1, 2), "weblogUpdates.extendedPing": (1, 2, 3)}
@@ -34,8 +32,8 @@ def read_call(body: bytes) -> list[Ping]:
     if len(body) > MOST_BYTES:
         raise Refused(413, f"at most {MOST_BYTES} bytes are taken")
     try:
-        call = fromstring(trimmed(body), forbid_dtd=True)
-    except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
+        call = read_xml(body, forbid_dtd=True)
+    except NotXml as error:
         raise Refused(400, f"not XML that is taken: {error}") from error
     method = (call.findtext("methodName") or "").strip()
     if call.tag != "methodCall" or method not in URLS_OF:
@@ -43,13 +41,13 @@ def read_call(body: bytes) -> list[Ping]:
     parameters = [_text(value) for value in call.findall("params/param/value")]
     first, *more = [parameters[n] for n in URLS_OF[method] if n < len(parameters)] or [""]
     try:
-        pages = [identify(first)]
+        pages = [_page(first)]
     except BadUrl as error:
         raise Refused(400, f"url: {error}") from error
     for url in more:
         # Where the second or third may stand, some give a category, or nothing.
         with contextlib.suppress(BadUrl):
-            pages.append(identify(url))
+            pages.append(_page(url))
     return [Ping(page.url, page.host) for page in dict.fromkeys(pages)]
 
 
@@ -61,6 +59,12 @@ def answer(message: str, *, failed: bool) -> bytes:
         f"<member><name>message</name><value>{escape(message)}</value></member>"
         "</struct></value></param></params></methodResponse>"
     ).encode()
+
+
+def _page(url: str) -> PageIdentity:
+    if UNREADABLE in url:
+        raise BadUrl("it has characters that cannot be read in the encoding of the call")
+    return identify(url)
 
 
 def _text(value: Element) -> str:

@@ -17,6 +17,7 @@ from services.scheduler.picking.class_turns import SPARE_CANDIDATES
 from services.scheduler.picking.scanning import keep_best
 from services.scheduler.state.attempts import load_attempts
 from services.scheduler.state.crawls import Outcomes
+from services.scheduler.state.groups import CrawlRates
 from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity, host_id_of, identify
@@ -95,10 +96,7 @@ def warm_up(objectives: HostObjectives = FRESHNESS_ALONE) -> None:
     failures, misses = np.ones(1, np.int32), np.zeros(1, np.int16)
     attempts = shard.attempts.reserve(1)
     load_attempts(shard.pages, attempts, rows, times[:1], failures, misses, 300.0)
-    reporter = DemandReporter(shard, "warm-up", 10.0)
-    make_tables(odds=2, kappas=2)
-    reporter.set_demand(demand_of(shard, 1.0))
-    reporter.report(21.0, 1.0)
+    _report(shard)
     shard_state(shard, 1.0)
     page_state(shard, first, 21.0, 1.0)
     shard.signals(ids[:1], times[:1] + 12.0, ["another"])
@@ -112,6 +110,19 @@ def warm_up(objectives: HostObjectives = FRESHNESS_ALONE) -> None:
     _take_turns(objectives)
     _grow(shard)
     _crowd(build_shard(_snapshot(), shard.rules))
+
+
+def _report(shard: Shard) -> None:
+    make_tables(odds=2, kappas=2)
+    reporter, demand = DemandReporter(shard, "warm-up", 10.0), demand_of(shard, 1.0)
+    reporter.set_demand(demand)
+    reporter.report(21.0, 1.0)
+    # Columns of the rows of several hosts lie apart, but for rates where bounds are heeded.
+    rates = shard.crawl_rates()
+    domains, names = (np.repeat(of, 4)[::2] for of in (rates.group_of, rates.named_of))
+    apart = np.repeat(rates.hosts, 4)[::2]
+    for hosts in (apart, apart.copy()):
+        demand.misses(CrawlRates(hosts, domains, names, rates.groups))
 
 
 def _take_turns(objectives: HostObjectives) -> None:

@@ -2,12 +2,13 @@
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from shared.contracts.escapes import whole_characters
 from shared.contracts.messages import Bandwidth, Discovery, Multipliers
 
 _PATTERN = re.compile(r"matching regex '.*?'")
@@ -29,6 +30,8 @@ _MOST_BYTES: Final[Mapping[type[msgspec.Struct], int]] = {
     Multipliers: MAX_LARGE_BYTES,
 }
 """Of the kinds of messages that may be longer than others."""
+
+_MOST_EXACT: Final = 2.0**53
 
 _NOT_READ: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -69,11 +72,9 @@ def decode_many(
             if data is None or len(data) > MAX_MESSAGE_BYTES:
                 take(decode(kind, data))
             else:
-                take(read(data))
+                take(_read(kind, read, data))
         except BadMessage as error:
             bad[index] = error
-        except _NOT_READ as error:
-            bad[index] = _bad(kind, error)
     return messages, bad
 
 
@@ -91,10 +92,35 @@ def decode(kind: type[T], data: bytes | None) -> T:
         raise BadMessage("the message is empty (a tombstone), which says nothing on this topic")
     if len(data) > (most_bytes := _MOST_BYTES.get(kind, MAX_MESSAGE_BYTES)):
         raise BadMessage(f"the message has {len(data)} bytes; at most {most_bytes} are read")
+    return _read(kind, decoder(kind).decode, data)
+
+
+def _read(kind: type[T], strictly: Callable[[bytes], T], data: bytes) -> T:
+    """A message as it is, or else with what JSON allows, and the strict decoder refuses: half of a
+    character, also in a field that nobody reads, and whole numbers that are written as `200.0`.
+
+    Raises:
+        BadMessage: it is bad besides.
+    """
     try:
-        return cast(T, decoder(kind).decode(data))
+        return strictly(data)
+    except _NOT_READ:
+        return _read_again(kind, data)
+
+
+def _read_again(kind: type[T], data: bytes) -> T:
+    try:
+        said = msgspec.json.decode(whole_characters(data))
+        if isinstance(said, dict):
+            said = {name: _whole(value) for name, value in said.items()}
+        return msgspec.convert(said, kind)
     except _NOT_READ as error:
         raise _bad(kind, error) from error
+
+
+def _whole(value: Any) -> Any:
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= _MOST_EXACT
+    return int(value) if is_whole else value
 
 
 def _bad(kind: type[msgspec.Struct], error: Exception) -> BadMessage:

@@ -1,14 +1,14 @@
 """The messages on the topics, as strictly typed structs.
 
-Messages are JSON. Unknown fields pass, wrong ones are refused with the reason. Times are Unix
-seconds; rates of crawls are per second; rates of the page model are per day, as everywhere in the
-mathematics. JSON has no NaN and no infinity, so none can arrive.
+Messages are JSON, which has no NaN and no infinity. Unknown fields pass, wrong ones are refused
+with the reason. Times are Unix seconds; rates of crawls per second, of the page model per day.
 """
 
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
+from shared.contracts.addresses import usual_address
 from shared.contracts.fields import (
     MAX_DIGEST_LENGTH,
     MAX_LINKS,
@@ -99,9 +99,8 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
     canonical_url: Url | None = None
     """Of `canonical`: the URL to keep; absent: not said. Otherwise as `redirected_to`."""
     group: NamedGroup | None = None
-    """What the host shares with others, as the address that the crawler connected to, written as
-    `203.0.113.7` or `2001:db8::7`; absent: not said. Its limit holds for all of them together
-    (`group-limits`). A host goes over to another once a day at most (`rules.host_groups`)."""
+    """What the host shares with others, as the address that was connected to, in any spelling. Its
+    limit holds for all of them together (`group-limits`). A host changes it once a day at most."""
 
     def __post_init__(self) -> None:
         """Take a crawl to have been no earlier than it was asked for, and refuse what cannot be.
@@ -111,6 +110,8 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
         """
         if self.request_id is not None:
             structs.force_setattr(self, "crawled_at", crawl_time(self.crawled_at, self.request_id))
+        if self.group is not None:
+            structs.force_setattr(self, "group", usual_address(self.group) or self.group)
         if self.result is None and self.digest is None:
             raise ValueError("an outcome needs `result` or `digest`: add one of them")
         if self.redirected_to is not None and self.result != "redirected":
@@ -356,8 +357,7 @@ class GroupShares(Struct, frozen=True, gc=False):
     since: UnixSeconds
     """From then on these shares hold."""
     first_slot: SlotNumber
-    """How many of its slots (with a fraction) have passed then. The one that had begun is nobody's
-    from then on."""
+    """How many of its slots (with a fraction) have passed then. One that had begun is nobody's."""
     allotments: list[Allotment]
     """A shard that is not there crawls no host of the group."""
 

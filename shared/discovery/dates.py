@@ -16,7 +16,11 @@ from typing import Final, NamedTuple
 from shared.units import SECONDS_PER_DAY
 
 MOST_AHEAD_SECONDS: Final = SECONDS_PER_DAY
-_WHOLE_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_WHOLE_DAY: Final = re.compile(
+    r"([0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4}|-?W[0-9]{2}-?[0-9]))(Z|[+-][0-9]{2}:[0-9]{2})?"
+)
+"""A date, and its time zone: the schema of sitemaps has such dates (`xsd:date`)."""
+
 _LAST: Final = 2.0**32 - 1
 """Year 2106; times are kept in 32 bits."""
 
@@ -25,20 +29,25 @@ class Stated(NamedTuple):
     """A time as somebody wrote it."""
 
     at: float
-    """Unix seconds; of a whole day, its beginning by UTC."""
+    """Unix seconds; of a whole day, its beginning, by UTC unless another zone is said."""
     whole_day: bool
 
 
 def read_date(written: str) -> Stated | None:
     """A date as sitemaps (W3C), Atom (RFC 3339) or RSS (RFC 2822) write it; None: it is none."""
     text = written.strip()
+    if text.endswith("z"):  # RFC 3339 has it, Python's reader has not
+        text = text[:-1] + "Z"
+    day = _WHOLE_DAY.fullmatch(text)
+    if day is not None and day[2]:
+        text = f"{day[1]}T00:00{day[2]}"
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             at = read(text)
             seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
         except (ValueError, TypeError, OverflowError, IndexError):
             continue
-        return Stated(seconds, _WHOLE_DAY.fullmatch(text) is not None) if seconds > 0 else None
+        return Stated(seconds, day is not None) if seconds > 0 else None
     return None
 
 

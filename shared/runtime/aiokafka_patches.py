@@ -1,4 +1,4 @@
-"""All that reaches behind aiokafka's public face, in one place.
+"""All that reaches behind aiokafka's public face, in one place, but for `refused_batches`.
 
 aiokafka tells nobody of its heartbeats, lets nobody hold a producer back, has one time-out for two
 matters, asks a group once for each way of sharing that it offers, and unpacks whatever comes. What

@@ -1,12 +1,13 @@
 """Whether a broker answers: asked for every few seconds, past consumers and producers.
 
-Those try again for ever by themselves, and do not say that they do.
+Those try again for ever by themselves, and do not say that they do; nor that a broker is there and
+lets them in no more, as somebody has changed the password.
 """
 
 import asyncio
 import contextlib
 import time
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from aiokafka.client import AIOKafkaClient
@@ -14,6 +15,7 @@ from aiokafka.errors import KafkaError
 
 from shared.contracts.topics import BANDWIDTH
 from shared.runtime import metrics
+from shared.runtime.access import AccessRefused, check_access
 from shared.runtime.kafka import client_options
 from shared.runtime.settings import Settings
 
@@ -22,6 +24,11 @@ log = structlog.get_logger(__name__)
 ASK_SECONDS: Final = 2.0
 ANSWER_SECONDS: Final = 5.0
 """A broker that takes longer is away."""
+
+WHY_SECONDS: Final = 2.0
+"""One that does not say sooner why it lets nobody in is away, too."""
+
+_AWAY: Final = "no broker answers: nothing is read or written until one does"
 
 
 class BrokerWatch:
@@ -39,14 +46,14 @@ class BrokerWatch:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Ask until `stopping` is set."""
-        client = AIOKafkaClient(
-            **client_options(self._settings), request_timeout_ms=int(ANSWER_SECONDS * 1000)
-        )
+        options = client_options(self._settings)
+        client = AIOKafkaClient(**options, request_timeout_ms=int(ANSWER_SECONDS * 1000))
         connected = False
         try:
             while not stopping.is_set():
                 connected = connected or await self._connects(client)
-                self._note(connected and await _answers(client))
+                answers = connected and await _answers(client)
+                self._note(None if answers else await self._why_not(options))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stopping.wait(), ASK_SECONDS)
         finally:
@@ -60,18 +67,28 @@ class BrokerWatch:
         client.set_topics([self._settings.topic(BANDWIDTH.name)])
         return True
 
-    def _note(self, answers: bool) -> None:
-        metrics.BROKER_AWAY.set(not answers)
-        if not answers or self.trouble is not None:
+    async def _why_not(self, options: dict[str, Any]) -> str:
+        """What keeps brokers from answering."""
+        try:
+            async with asyncio.timeout(WHY_SECONDS):
+                await check_access(self._settings, options)
+        except AccessRefused as refused:
+            if refused.certain:
+                return f"brokers do not let this worker in: {refused}"
+        except TimeoutError:
+            pass
+        return _AWAY
+
+    def _note(self, trouble: str | None) -> None:
+        """Note what keeps brokers from answering; None: one has answered."""
+        metrics.BROKER_AWAY.set(trouble is not None)
+        if trouble is not None or self.trouble is not None:
             self.away_at = time.monotonic()
-        if answers:
-            if self.trouble is not None:
-                log.info("the broker answers again")
-            self.trouble = None
-            return
-        if self.trouble is None:
-            log.warning("no broker answers: waiting for it")
-            self.trouble = "no broker answers: nothing is read or written until one does"
+        if trouble is None and self.trouble is not None:
+            log.info("the broker answers again")
+        elif trouble is not None and trouble != self.trouble:
+            log.warning("no broker answers: waiting for it", reason=trouble)
+        self.trouble = trouble
 
 
 async def _answers(client: AIOKafkaClient) -> bool:

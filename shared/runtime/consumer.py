@@ -138,7 +138,7 @@ class BatchConsumer:
     @property
     def trouble(self) -> str | None:
         """Why partitions are not read, all of them or some; None: nothing is known of that."""
-        return self.halted or self._leaders.trouble
+        return self.halted or self._leaders.trouble or self.partition_watch.trouble
 
     @property
     def is_loading(self) -> bool:

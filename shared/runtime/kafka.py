@@ -26,6 +26,7 @@ from shared.runtime.access import AccessRefused, check_access
 from shared.runtime.aiokafka_patches import unpack_within_limits
 from shared.runtime.findings import Finding
 from shared.runtime.partition_counts import check_shards, mismatch
+from shared.runtime.refused_batches import go_on_after_refusals
 from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings, SettingsError
 from shared.runtime.topic_safety import check_topics, log_risks
@@ -96,7 +97,9 @@ def make_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
         "request_timeout_ms": 30_000,
         "metadata_max_age_ms": METADATA_SECONDS * 1000,
     }
-    return AIOKafkaProducer(**client_options(settings), **(defaults | options))
+    producer = AIOKafkaProducer(**client_options(settings), **(defaults | options))
+    go_on_after_refusals(producer)
+    return producer
 
 
 async def started_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:

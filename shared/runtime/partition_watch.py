@@ -7,6 +7,9 @@ leads, and was away for a moment, comes back without a new decision, and finds n
 changed, whether partitions were added meanwhile or are later; one that begins to lead shares by
 what it saw a minute ago. So each decision says how many partitions it was about, and each member
 compares.
+
+What only some of the topics have is shared by nobody. While shards grow that lasts for seconds. But
+administrators can add partitions, too: whoever reads says so then, as nobody else would.
 """
 
 import asyncio
@@ -18,6 +21,7 @@ from aiokafka import AIOKafkaConsumer
 
 from shared.runtime.aiokafka_patches import GroupMember, client_of, read_ahead
 from shared.runtime.kafka import fetch_bytes
+from shared.runtime.partition_counts import TopicMismatch, growth_of
 from shared.runtime.settings import Settings
 from shared.runtime.striped import FormerAssignor, StripedAssignor, common_count
 
@@ -44,6 +48,9 @@ class PartitionWatch:
         self._consumer: AIOKafkaConsumer | None = None
         self._member: GroupMember | None = None
         self._lacked = False
+        self.trouble: str | None = None
+        """Why partitions are read by nobody, though there are records on them; None: all are read,
+        or will be when a growth is over."""
 
     def watch(self, consumer: AIOKafkaConsumer) -> None:
         """Watch a started consumer that has not joined its group yet."""
@@ -76,9 +83,26 @@ class PartitionWatch:
 
     def look(self) -> None:
         """Have the partitions shared anew if some were left out by now and at the last look."""
+        self._note_odd_ones()
         there, shared = self.there, self.assignor.shared
         lacks = shared is not None and there > shared
         if lacks and self._lacked and self._member is not None:
             log.info("partitions were added that nobody reads", shared=shared, there=there)
             self._member.rejoin()
         self._lacked = lacks and not self._lacked
+
+    def _note_odd_ones(self) -> None:
+        """See whether the topics have numbers of partitions that no growth explains."""
+        if self._consumer is None:
+            return
+        known = self._consumer.partitions_for_topic
+        counts = {name: len(known(name) or ()) for name in self._topics}
+        found = {name: count for name, count in counts.items() if count}
+        trouble = None
+        try:
+            growth_of(found, self._settings.partitions)
+        except TopicMismatch as error:
+            trouble = f"partitions behind the first {self.there} are read by nobody: {error}"
+        if trouble is not None and trouble != self.trouble:
+            log.error("partitions are read by nobody", reason=trouble, partitions=found)
+        self.trouble = trouble

@@ -18,6 +18,7 @@ from shared.runtime.aiokafka_patches import give_up_requests_after, hold_back
 from shared.runtime.dead_letters import Header, letter_of
 from shared.runtime.kafka import make_producer, start_or_stop
 from shared.runtime.known_partitions import wait_for_new_partitions
+from shared.runtime.partition_counts import growth_of
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
 
@@ -150,8 +151,14 @@ class Publisher:
 
         Raises:
             KafkaError: nobody answers, or there is no such topic.
+            TopicMismatch: somebody has added partitions to it, and hosts would go to shards that
+                know nothing of them.
         """
-        return len(await self.producer.partitions_for(self.settings.topic(topic.name)))
+        name = self.settings.topic(topic.name)
+        count = len(await self.producer.partitions_for(name))
+        if topic.partitioning == "shards":
+            growth_of({name: count}, self.settings.partitions)
+        return count
 
     async def send(
         self,

@@ -98,6 +98,10 @@ READING: Final = Limits(READER_SILENT_SECONDS, READER_CUT_OFF_SECONDS)
 VIEWING: Final = Limits(statement=VIEW_SECONDS)
 MIGRATING: Final = Limits(MIGRATION_SILENT_SECONDS, lock=None)
 
+_OTHERS_LIMITS: Final = ("statement_timeout", "transaction_timeout", "idle_session_timeout")
+"""How long statements, transactions and idle sessions may take is not for the server to say. Those
+before PostgreSQL 17 and 14 do not know the latter two."""
+
 _WRITER_SETTINGS = (
     # A 20,000-row update from arrays flips to a hash join over the whole table at the default
     # costs: 4.9 s instead of 0.2 s. The keys come sorted, and the pages are mostly cached.
@@ -192,7 +196,10 @@ def transport(database_url: str, limits: Limits = WORKING) -> dict[str, Any]:
 
 
 def session_limits(limits: Limits = WORKING) -> str:
-    """The statement by which a session tells the server when to give it up.
+    """The statement by which a session tells the server when to give it up, and when not to.
+
+    What administrators have set for a role or a database, as against statements of people that run
+    for long, would cut off at each attempt what takes that long, such as loading a large shard.
 
     On a Unix socket the server leaves out what is about TCP.
     """
@@ -205,7 +212,13 @@ def session_limits(limits: Limits = WORKING) -> str:
         "tcp_keepalives_count": KEEPALIVES,
         "tcp_user_timeout": f"{limits.cut_off}s",
     }
-    return session_settings(settings)
+    return f"{session_settings(settings)}, {', '.join(map(_unlimited, _OTHERS_LIMITS))}"
+
+
+def _unlimited(setting: str) -> str:
+    """What turns a setting off, where the server has it."""
+    is_there = f"current_setting('{setting}', true) IS NOT NULL"
+    return f"CASE WHEN {is_there} THEN set_config('{setting}', '0', false) END"
 
 
 def session_settings(settings: Mapping[str, object]) -> str:

@@ -1,8 +1,9 @@
 """The private parts of aiokafka that Freshet uses and replaces are those that it was written for.
 
 A release that changes one of them fails here. Then read what has changed, see that
-`shared/runtime/aiokafka_patches.py` still does what it says (`test_holding_back.py` runs it against
-both brokers), and write down the new form.
+`shared/runtime/aiokafka_patches.py` and `refused_batches.py` still do what they say
+(`test_holding_back.py` and `test_refused_batches.py` run them against both brokers), and write down
+the new form.
 """
 
 import asyncio
@@ -28,7 +29,8 @@ from aiokafka.consumer.group_coordinator import (
 )
 from aiokafka.errors import NoError, RebalanceInProgressError
 from aiokafka.producer.message_accumulator import MessageAccumulator
-from aiokafka.producer.sender import Sender
+from aiokafka.producer.sender import Sender, SendProduceReqHandler
+from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.protocol.group import JoinGroupRequest
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -57,6 +59,13 @@ FORMS: dict[Callable[..., Any], str] = {
     MessageAccumulator.drain_by_nodes: "fc995afbfc5718e2",
     MessageAccumulator.waiter: "052557b73c747c32",
     Sender._sender_routine: "2380dc5e333d9ebd",
+    Sender._maybe_wait_for_pid: "577189636b56f6d9",
+    Sender._send_produce_req: "aea01ae4b6c794cc",
+    SendProduceReqHandler.do: "2dccd3d56b1607fb",
+    MessageAccumulator._pop_batch: "41cc98a298ef2628",
+    TransactionManager.__init__: "0d4f62dbcd186a33",
+    TransactionManager.increment_sequence_number: "0fce01d42f0ff3bc",
+    TransactionManager.set_pid_and_epoch: "1e174622d40d330f",
     AIOKafkaClient._get_conn: "68ce5d8391719d33",
     AIOKafkaConnection._do_version_lookup: "f163772b18ad5f0e",
 }

@@ -18,7 +18,7 @@ def digest_of(response: Response) -> str:
     """A digest of what matters in a page: of HTML the main content's words, else every byte.
 
     Two pages with the same words have the same digest, whatever their scripts, menus and spaces. A
-    page without any words, as scripts fill it, is looked at as bytes.
+    page without any words but its title, as scripts fill it, is looked at as bytes.
     """
     words = main_words(response) if isinstance(response, HtmlResponse) else []
     content = " ".join(words).encode() if words else response.body
@@ -29,16 +29,18 @@ def main_words(response: HtmlResponse) -> list[str]:
     """The words of a page's title and main content, in their order.
 
     The main content is what `<main>` holds, or else the body, without navigation, headers, footers,
-    asides and scripts. Without a parser's tree (a broken page) there are none.
+    asides and scripts. Where it has no words there are none, whatever the title says, nor without a
+    parser's tree (a broken page).
     """
     try:
-        main = response.xpath(_MAIN)
-        roots = main[:1] if main else response.xpath("//body")
         title = response.xpath("//head/title//text()").getall()
-        texts = chain.from_iterable(_texts(root.root) for root in roots)
+        for roots in (response.xpath(_MAIN)[:1], response.xpath("//body")):
+            texts = chain.from_iterable(_texts(root.root) for root in roots)
+            if words := [word for text in texts for word in text.split()]:
+                return [word for text in title for word in text.split()] + words
     except ValueError:  # parsel's word for a tree that it cannot make
-        return []
-    return [word for text in (*title, *texts) for word in text.split()]
+        pass
+    return []
 
 
 def _texts(root: Any) -> Iterator[str]:

@@ -36,6 +36,26 @@ def test_other_words_count(words):
     assert digest_of(page(words)) != digest_of(page("one two"))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<div id='app'></div><script>show({})</script><noscript>Allow scripts.</noscript>",
+        "<main><img src='{}.png'></main>",
+        "<header><h1>{}</h1></header>",
+        # A main that scripts fill says less than what is beside it.
+        "<main></main><div>{}</div>",
+    ],
+)
+def test_a_page_whose_title_is_its_only_word_changes_when_its_body_does(body):
+    text = f"<html><head><title>Shop</title></head><body>{body}</body></html>"
+    one, other, same = (
+        digest_of(HtmlResponse("http://a.example/", body=text.format(n), encoding="utf-8"))
+        for n in (1, 2, 1)
+    )
+    assert one != other
+    assert one == same
+
+
 def test_a_page_without_main_is_its_body():
     first, second = (
         HtmlResponse("http://a.example/", body=f"<p>{words}</p>", encoding="utf-8")
@@ -53,7 +73,7 @@ def test_any_bytes_have_a_digest(body):
 def test_what_is_around_the_main_content_or_between_its_words_leaves_the_others():
     words = "<p>one<!-- 1 --> two<aside>three<b>four</b></aside> five <i>six</i></p>seven"
     assert main_words(page(words)) == ["T", "one", "two", "five", "six", "seven"]
-    assert main_words(page(words, "<aside>")) == ["T"]
+    assert main_words(page(words, "<aside>")) == []
 
 
 @pytest.mark.slow(0.5)

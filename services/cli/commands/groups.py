@@ -1,9 +1,7 @@
 """`freshet groups limit|unlimit|list|show`."""
 
 import asyncio
-import contextlib
 import re
-from ipaddress import ip_address
 
 import click
 
@@ -121,11 +119,12 @@ def show_group(host: str, as_json: bool) -> None:
 
 
 def _group_name(written: str, is_named: bool) -> str:
+    from shared.contracts.addresses import usual_address  # noqa: PLC0415
     from shared.contracts.fields import MAX_NAMED_GROUP_LENGTH  # noqa: PLC0415
     from shared.views.hosts import host_name  # noqa: PLC0415
 
-    with contextlib.suppress(ValueError):
-        return str(ip_address(written))
+    if (address := usual_address(written)) is not None:
+        return address
     if not is_named:
         name = host_name(written)
         if not name.endswith("]") and ":" in name:

@@ -12,6 +12,7 @@ import feedparser
 import msgspec
 
 from services.poller.sites.entries import MOST_ENTRIES, MOST_TEXT, BadDocument, Entry, Summary
+from shared.contracts.escapes import whole_characters
 from shared.discovery.surrogates import mended
 
 _DATES: Final = ("updated", "published", "created")
@@ -36,7 +37,7 @@ def read_feed(url: str, text: bytes) -> tuple[list[Entry], Summary]:
 
 def _of_json(text: bytes) -> tuple[list[Entry], float | None]:
     try:
-        feed: Any = msgspec.json.decode(text.removeprefix(b"\xef\xbb\xbf"))
+        feed: Any = msgspec.json.decode(whole_characters(text.removeprefix(b"\xef\xbb\xbf")))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadDocument(f"not JSON: {error}") from error
     version, items = feed.get("version"), feed.get("items")

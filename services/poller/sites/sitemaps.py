@@ -11,7 +11,6 @@ from collections import Counter
 from typing import Any, Final
 from xml.parsers import expat
 
-from services.poller.sites.decoding import UNREADABLE
 from services.poller.sites.entries import (
     MOST_ENTRIES,
     MOST_TEXT,
@@ -20,6 +19,7 @@ from services.poller.sites.entries import (
     Give,
     Summary,
 )
+from shared.discovery.encodings import UNREADABLE
 from shared.units import SECONDS_PER_DAY
 
 MOST_DEPTH: Final = 16

@@ -5,16 +5,16 @@ import hmac
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urljoin
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 
 import msgspec
-from defusedxml.common import DefusedXmlException
-from defusedxml.ElementTree import fromstring
 
-from services.receiver.texts import trimmed
+from services.receiver.texts import NotXml, read_xml, trimmed
+from shared.contracts.escapes import whole_characters
+from shared.contracts.fields import MAX_URL_LENGTH
 from shared.contracts.identity import BadUrl, identify
 from shared.discovery.dates import believable, observed_at, read_date
-from shared.discovery.surrogates import mended
+from shared.discovery.encodings import UNREADABLE
 from shared.runtime.pings import Ping
 
 MOST_ENTRIES: Final = 1_000
@@ -25,10 +25,11 @@ _METHODS: Final = {
     "sha384": hashlib.sha384,
     "sha512": hashlib.sha512,
 }
+_BASE: Final = "{http://www.w3.org/XML/1998/namespace}base"
 _DATES: Final = ("updated", "modified", "pubDate", "date", "published")
 
-Entry = tuple[str, str | None]
-"""(URL, when it changed, as written)."""
+Entry = tuple[str, str, str | None]
+"""(What its URL is from, URL, when it changed, as written)."""
 
 
 def is_signed(header: str, secret: str, body: bytes) -> bool:
@@ -53,10 +54,13 @@ def pings_of(topic: str, body: bytes, now: float, max_age_seconds: float) -> lis
     """
     own = identify(topic)
     pings = {own.url: Ping(own.url, own.host)}
-    for url, written in _entries(body):
+    for base, url, written in _entries(body, own.url):
         try:
-            page = identify(urljoin(own.url, url.strip()))
+            joined = urljoin(base, url.strip())
+            page = identify(joined)
         except (BadUrl, ValueError):
+            continue
+        if UNREADABLE in joined:
             continue
         stated = believable(read_date(written or ""), now)
         at = None if stated is None else observed_at(stated, now)
@@ -68,32 +72,52 @@ def pings_of(topic: str, body: bytes, now: float, max_age_seconds: float) -> lis
     return list(pings.values())
 
 
-def _entries(body: bytes) -> Iterator[Entry]:
-    body = trimmed(body)
-    if body.startswith(b"{"):
-        yield from _of_json(body)
+def _entries(body: bytes, own: str) -> Iterator[Entry]:
+    text = trimmed(body)
+    if text.startswith(b"{"):
+        yield from _of_json(text, own)
         return
     try:
-        root = fromstring(mended(body))
-    except (ParseError, DefusedXmlException, ValueError, LookupError):
+        root = read_xml(body)
+    except NotXml:
         return
-    for element in root.iter():
+    for element, base in _with_bases(root, own):
         if _name(element) in ("entry", "item"):
-            url = _link(element)
-            if url is not None:
-                yield url, _date(element)
+            link = _link(element, base)
+            if link is not None:
+                yield *link, _date(element)
 
 
-def _of_json(body: bytes) -> Iterator[Entry]:
+def _with_bases(root: Element, own: str) -> Iterator[tuple[Element, str]]:
+    """All elements in their order, each with what URLs in it are from (XML Base, as RFC 4287 has
+    it): `own` where nothing is said."""
+    ahead = [(root, own)]
+    while ahead:
+        element, base = ahead.pop()
+        base = _base_of(element, base)
+        yield element, base
+        ahead += ((child, base) for child in reversed(element))
+
+
+def _base_of(element: Element, base: str) -> str:
     try:
-        feed: Any = msgspec.json.decode(body)
+        joined = urljoin(base, element.get(_BASE, "").strip())
+    except ValueError:
+        return base
+    # One that grew with each element would take long.
+    return joined if len(joined) <= MAX_URL_LENGTH else base
+
+
+def _of_json(body: bytes, own: str) -> Iterator[Entry]:
+    try:
+        feed: Any = msgspec.json.decode(whole_characters(body))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return
     items = feed.get("items")
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and isinstance(item.get("url"), str):
             at = item.get("date_modified") or item.get("date_published")
-            yield item["url"], at if isinstance(at, str) else None
+            yield own, item["url"], at if isinstance(at, str) else None
 
 
 def _name(element: Element) -> str:
@@ -101,19 +125,19 @@ def _name(element: Element) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _link(entry: Element) -> str | None:
+def _link(entry: Element, base: str) -> tuple[str, str] | None:
     """Atom's `<link href rel="alternate">`, RSS's `<link>text</link>`, or its `<guid>`, unless
-    that says that it is no link, or is none."""
+    that says that it is no link, or is none; and before it, what it is from."""
     guid = None
     for child in entry:
         name, text = _name(child), (child.text or "").strip()
         if name == "link" and child.get("rel", "alternate") == "alternate":
             url = child.get("href") or text
             if url:
-                return url
+                return _base_of(child, base), url
         if name == "guid" and child.get("isPermaLink", "true") == "true" and "://" in text:
             guid = text
-    return guid
+    return None if guid is None else (base, guid)
 
 
 def _date(entry: Element) -> str | None:

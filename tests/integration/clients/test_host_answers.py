@@ -59,6 +59,24 @@ def lay_out(ours, other):
     }
 
 
+def lay_reloads(ours):
+    """Pages that load themselves anew, as live ones do, or lead around; path → how often a crawl of
+    each of them asks for it."""
+
+    def leads(text, seconds, url):
+        refresh = f'<meta http-equiv="refresh" content="{seconds}; url={url}">'
+        body = f"<html><head>{refresh}</head><body>{text}</body></html>"
+        return answer(200, body.encode(), Content_Type="text/html")
+
+    ours.answers |= {
+        "/live": leads("news", 60, "/live"),
+        "/slides": leads("one", 10, "/slide"),
+        "/slide": leads("two", 10, "/slides"),
+        "/wall": leads("a cookie, and once more", 0, "/wall"),
+    }
+    return {"/live": 1, "/slides": 1, "/wall": 2}
+
+
 def lay_traps(ours, paths):
     """Some pages that cannot be had of a host that is well; path → status that its crawl tells."""
     ours.answers |= {
@@ -88,9 +106,10 @@ async def told_of(fleet, host, paths, command, log):
 async def test_scrapy_tells_of_a_host_what_it_answered_itself(local_broker, tmp_path):
     async with asked_of_two_hosts(local_broker) as (fleet, ours, other):
         expected = lay_out(ours, other)
-        traps = lay_traps(ours, TRAPS["scrapy"])
+        traps, reloads = lay_traps(ours, TRAPS["scrapy"]), lay_reloads(ours)
         command = [*SCRAPY, "--files", tmp_path / "pages"]
-        outcomes = await told_of(fleet, ours, [*expected, *traps], command, tmp_path / "log")
+        paths = [*expected, *traps, *reloads]
+        outcomes = await told_of(fleet, ours, paths, command, tmp_path / "log")
 
     said = {path: outcomes[path] for path in expected}
     assert {
@@ -98,6 +117,10 @@ async def test_scrapy_tells_of_a_host_what_it_answered_itself(local_broker, tmp_
     } == expected
     assert {path: outcomes[path].http_status for path in traps} == traps
     assert {outcomes[path].result for path in traps} == {"failed"}
+    assert {(outcomes[path].result, outcomes[path].http_status) for path in reloads} == {
+        (None, 200)
+    }
+    assert {path: ours.seen[path] for path in reloads} == reloads
 
 
 @pytest.mark.slow(6)

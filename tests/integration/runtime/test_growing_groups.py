@@ -149,6 +149,24 @@ async def test_a_partition_is_given_away_once_every_topic_has_it(settings):
     assert reader.loads == [set(range(BEFORE)), set(range(BEFORE, AFTER))]
 
 
+async def test_it_is_said_where_partitions_were_added_that_nobody_reads(settings, monkeypatch):
+    monkeypatch.setattr(partition_watch, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(kafka, "METADATA_SECONDS", 1)
+    async with member(settings, Reader({}, [])) as only:
+        await until(lambda: share(only) == [set(range(BEFORE))])
+        assert only.trouble is None
+        name = settings.topic(READ[-1].name)
+        async with administering(settings) as admin:
+            await admin.create_partitions({name: NewPartitions(BEFORE + 1)})
+        await until(lambda: only.trouble is not None)
+        assert f"topic {name} has {BEFORE + 1} partitions" in only.trouble
+        assert share(only) == [set(range(BEFORE))], "the others are read on"
+        async with administering(settings) as admin:
+            for topic in READ:
+                await admin.create_partitions({settings.topic(topic.name): NewPartitions(AFTER)})
+        await until(lambda: only.trouble is None and share(only) == [set(range(AFTER))])
+
+
 async def test_partitions_that_came_while_the_leader_was_away_are_found(settings, monkeypatch):
     monkeypatch.setattr(partition_watch, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(kafka, "METADATA_SECONDS", 1)

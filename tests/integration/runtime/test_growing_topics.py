@@ -169,6 +169,27 @@ async def test_a_producer_that_runs_writes_to_partitions_it_has_not_heard_of(set
         await publisher.stop()
 
 
+async def test_nothing_is_sent_by_a_number_that_would_part_hosts_from_their_shards(
+    settings, monkeypatch
+):
+    monkeypatch.setattr(kafka, "METADATA_SECONDS", 300)
+    await ensure_topics(settings)
+    publisher = Publisher(settings)
+    await publisher.start()
+    try:
+        for count in (5, 8):
+            await grow(settings, [PAGE_SIGNALS, SIGNALS], count)
+            await publisher.partitions_of(SIGNALS)  # may have any number
+            await publisher.producer.client.force_metadata_update()
+            if count == 8:
+                assert await publisher.partitions_of(PAGE_SIGNALS) == count
+                continue
+            with pytest.raises(TopicMismatch, match="page-signals has 5 partitions"):
+                await publisher.partitions_of(PAGE_SIGNALS)
+    finally:
+        await publisher.stop()
+
+
 async def test_a_partition_that_is_not_there_is_an_error_of_the_broker(settings, monkeypatch):
     monkeypatch.setattr(known_partitions, "PATIENCE_SECONDS", 0.3)
     await ensure_topics(settings)

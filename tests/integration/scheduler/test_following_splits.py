@@ -337,3 +337,17 @@ def test_requests_of_before_the_split_are_in_flight_at_the_new_shard():
         requests = requests_of(shard, found)
         assert sorted(one.host for one in requests) == sorted(2 * mine)
         assert [one.at for one in requests] == sorted(one.at for one in requests)
+
+
+def test_partitions_that_no_growth_has_added_have_no_requests_of_their_own():
+    layout = Layout.of(BEFORE)
+    hosts = [f"host-{number}.example" for number in range(40)]
+    found = {number: [] for number in partitions_of(range(AFTER), layout)}
+    for host in hosts:
+        found[shard_of(host, BEFORE)].append(SimpleNamespace(host=host))
+    asked = [
+        len(requests_of(SimpleNamespace(number=number, layout=layout), found))
+        for number in range(AFTER)
+    ]
+    assert sum(asked[:BEFORE]) == len(hosts)
+    assert not any(asked[BEFORE:])

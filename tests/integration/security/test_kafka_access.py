@@ -14,7 +14,9 @@ from services.cli.main import main
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import Bandwidth, PageSignal, Signal
 from shared.contracts.topics import BANDWIDTH, DEAD_LETTERS, PAGE_SIGNALS, SIGNALS
+from shared.runtime import broker_watch
 from shared.runtime.access import AccessRefused
+from shared.runtime.broker_watch import BrokerWatch
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import client_options, ensure_topics, make_consumer
 from shared.runtime.publisher import Publisher
@@ -166,6 +168,26 @@ async def test_a_worker_that_may_not_come_in_does_not_wait(settings, stranger):
         assert WRONG not in str(caught.value)
         refused += 1
     assert refused > 0
+
+
+# As above.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_worker_that_runs_says_that_it_is_let_in_no_more(settings, stranger, monkeypatch):
+    """As when the password or the authority is changed on the brokers alone."""
+    monkeypatch.setattr(broker_watch, "ASK_SECONDS", 0.05)
+    named = "FRESHET_KAFKA_SSL_CAFILE"
+    change = {"kafka_ssl_cafile": stranger.certificate}
+    if settings.kafka_security_protocol.startswith("SASL"):
+        named, change = "FRESHET_KAFKA_SASL_PASSWORD", {"kafka_sasl_password": WRONG}
+    watch, stopping = BrokerWatch(changed(settings, change)), asyncio.Event()
+    watching = asyncio.create_task(watch.run(stopping))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while watch.trouble is None:
+            await asyncio.sleep(0.02)
+    stopping.set()
+    await watching
+    assert named in watch.trouble
+    assert WRONG not in watch.trouble
 
 
 @pytest.mark.parametrize("name", ["cafile", "certfile"])

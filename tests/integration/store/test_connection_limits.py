@@ -1,10 +1,18 @@
 """What a session tells the server about when to give it up."""
 
+import contextlib
 import os
 import struct
+import time
 
+import psycopg
 import pytest
-from psycopg.errors import LockNotAvailable, QueryCanceled, ReadOnlySqlTransaction
+from psycopg.errors import (
+    LockNotAvailable,
+    QueryCanceled,
+    ReadOnlySqlTransaction,
+    UndefinedObject,
+)
 
 from migrations.engine import alchemy_engine
 from shared.store.connection import (
@@ -42,6 +50,30 @@ def test_a_reader_has_time(database_url):
     with connect(database_url, "test", limits=READING) as connection:
         silent = setting(connection, "idle_in_transaction_session_timeout")
         assert silent == f"{READER_SILENT_SECONDS // 60}min"
+
+
+@pytest.fixture
+def hurried_url(database_url):
+    """A database that gives up whoever takes long, as administrators set it against people."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        name = connection.info.dbname
+        for what in ("statement_timeout", "transaction_timeout", "idle_session_timeout"):
+            with contextlib.suppress(UndefinedObject):  # an older server has fewer of them
+                connection.execute(f"ALTER DATABASE {name} SET {what} = '200ms'")
+    return database_url
+
+
+@pytest.mark.slow(2)
+@pytest.mark.parametrize("open_", [connect, connect_writer])
+def test_what_is_set_for_people_who_take_long_cuts_off_no_worker(hurried_url, open_):
+    with psycopg.connect(hurried_url) as people, pytest.raises(psycopg.Error):
+        people.execute("SELECT pg_sleep(0.5)")
+    with open_(hurried_url, "test") as connection:
+        connection.execute("SELECT pg_sleep(0.15)")
+        connection.execute("SELECT pg_sleep(0.25)")
+        connection.commit()
+        time.sleep(0.3)
+        connection.execute("SELECT 1")
 
 
 def test_who_looks_at_a_page_reads_only_and_not_for_long(database_url):

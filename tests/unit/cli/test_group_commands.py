@@ -110,7 +110,12 @@ def test_the_limit_of_all_addresses_is_told_where_none_of_its_own_wins(run, monk
 
 @pytest.mark.parametrize(
     ("written", "name"),
-    [("203.0.113.7", "203.0.113.7"), ("2001:DB8:0::7", "2001:db8::7"), ("[::1]", "[::1]")],
+    [
+        ("203.0.113.7", "203.0.113.7"),
+        ("2001:DB8:0::7", "2001:db8::7"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("[::1]", "[::1]"),
+    ],
 )
 def test_an_address_gets_a_limit_as_crawlers_write_it(run, written, name):
     assert run("limit", written, "5/s")[1] == [(name, 5.0)]

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode, decode_many, encode
 from shared.contracts.fields import MOST_GROUPS
+from shared.contracts.identity import BadUrl, identify
 from shared.contracts.layout import MOST_SHARDS
 from shared.contracts.messages import (
     Allotment,
     Bandwidth,
     CrawlOutcome,
+    Discovery,
     GroupLimit,
     GroupShares,
     Multipliers,
@@ -89,7 +91,7 @@ def test_numbers_that_are_none_and_rates_that_cannot_be_are_bad(number):
         (Bandwidth, None, "which says nothing on this topic$"),
         (Signal, b" " * (MAX_MESSAGE_BYTES + 1), "at most 65536"),
         (Signal, b"[" * 60_000, "Signal"),
-        (Signal, b'{"url": "a", "source": "\\ud800"}', "not a valid Signal"),
+        (Signal, b'{"url": "a", "source": "\\ud800"}', "source"),
         (CrawlOutcome, b'{"url": "a", "crawled_at": 1}', "needs `result` or `digest`"),
         (CrawlOutcome, b'{"url": "a", "crawled_at": 1, "result": "odd"}', "odd"),
         (PageUpdate, b'{"op": "upsert", "url": ""}', "url"),
@@ -120,3 +122,59 @@ def test_what_is_said_of_many_shards_and_groups_can_be_read(shards, groups):
     ]
     said = Multipliers(1, 1.7e9, 1.7e9, 0.5, 100.0, 0.0, shares, groups=of_groups)
     assert decode(Multipliers, encode(said)) == said
+
+
+OUTCOME = '{"url": "https://a.example/", "crawled_at": 1.7e9, "result": "failed", %s}'
+HALVES = [
+    (r"caf\ud83d", "caf\x7f"),
+    (r"\uDE00 is the other one", "\x7f is the other one"),
+    (r"\ud83d\ud83d\ude00\ude00", "\x7f\U0001f600\x7f"),
+    (r"\ud83d\u0041 and \\ud83d and \\\ud83d", "\x7fA and \\ud83d and \\\x7f"),
+]
+"""JSON may have them (RFC 8259, section 8.2), where a program cut a text. Written, read."""
+
+
+@pytest.mark.parametrize("name", ["digest", "title"])
+@pytest.mark.parametrize(("written", "read"), HALVES)
+def test_half_a_character_takes_no_message_with_it_even_in_a_field_that_nobody_reads(
+    name, written, read
+):
+    data = (OUTCOME % f'"{name}": "{written}"').encode()
+    whole = decode(CrawlOutcome, b'{"url": "x", "crawled_at": 1, "digest": "d"}')
+    assert decode_many(CrawlOutcome, [data, encode(whole)]) == (
+        [decode(CrawlOutcome, data), whole],
+        {},
+    )
+    assert decode(CrawlOutcome, data).digest == (read if name == "digest" else None)
+
+
+def test_half_a_character_is_in_no_url_of_a_page():
+    links = b'["https://a.example/caf\\udce9", "https://b.example/"]'
+    link = b'{"url": "https://a.example/", "links": %s}' % links
+    broken, whole = decode(Discovery, link).links
+    assert identify(whole).host == "b.example"
+    with pytest.raises(BadUrl):
+        identify(broken)
+
+
+@pytest.mark.parametrize(("written", "status"), [("200.0", 200), ("4.04e2", 404), ("0.0", 0)])
+def test_a_whole_number_may_be_written_with_a_point_or_an_exponent(written, status):
+    data = (OUTCOME % f'"http_status": {written}, "retry_after_seconds": 1.5').encode()
+    outcome = decode(CrawlOutcome, data)
+    assert (outcome.http_status, outcome.retry_after_seconds) == (status, 1.5)
+    assert isinstance(outcome.http_status, int)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ('"http_status": 200.5', "http_status"),
+        ('"http_status": 1e4', "http_status"),
+        ('"http_status": 1e300', "http_status"),
+        (r'"http_status": "200", "title": "\ud83d"', "http_status"),
+        (r'"title": "\ud83', "malformed"),
+    ],
+)
+def test_what_is_bad_besides_is_bad_for_that_reason(said, reason):
+    with pytest.raises(BadMessage, match=reason):
+        decode(CrawlOutcome, (OUTCOME % said).encode())

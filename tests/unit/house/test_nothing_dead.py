@@ -23,6 +23,7 @@ REGISTERED_BY = [
 """Decorators that take a function to call it later."""
 
 CALLED_BY_OTHERS = {
+    "aiokafka": {"increment_sequence_number"},
     "click": {"format_commands"},
     "faust": {"_new_web"},
     "alembic": {"downgrade"},

@@ -40,7 +40,7 @@ def test_only_one_file_says_how_long_to_wait_for_a_server_that_is_away():
     assert waits == {"shared/runtime/retrying.py"}
 
 
-def test_only_one_file_touches_the_private_parts_of_aiokafka():
+def test_private_parts_of_others_are_touched_where_it_is_said():
     # `make lint` finds every access to a private part; this is where one is excused.
     excused = {
         file.relative_to(ROOT).as_posix()
@@ -51,6 +51,7 @@ def test_only_one_file_touches_the_private_parts_of_aiokafka():
 
     assert excused == {
         "shared/runtime/aiokafka_patches.py",
+        "shared/runtime/refused_batches.py",  # aiokafka's: how a producer counts its records
         "shared/policy/compiled.py",  # numba's: where a kernel's machine code is kept
         "shared/policy/calls_apart.py",  # numba's: how a kernel's machine code is linked
         "deploy/docs/metrics.py",  # prometheus_client: the names of a metric's labels

@@ -20,6 +20,8 @@ RUN = """
 import numpy as np
 
 from services.ingester.debounce import Debouncer
+from services.scheduler.demand.reporter import DemandReporter
+from services.scheduler.demand.tally import demand_of
 from services.scheduler.explain import page_state
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state.rules import PickingRules, ShardRules
@@ -60,10 +62,24 @@ def shards_grow():
         shard.remove(page.page_id, 1e4)
 
 
+def many_hosts_are_reported():
+    rules = ShardRules(PickingRules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0)
+    shard = make_shard(0, rules)
+    for number in range(9):
+        page = identify(f"http://h{number % 3}.example/{number}")
+        shard.upsert(page, PageUpdate("upsert", page.url), 0.0)
+    reporter = DemandReporter(shard, "me", 10.0)
+    for bounds in ({}, {0: 1.0}):
+        shard.open_requests._seconds = bounds
+        reporter.set_demand(demand_of(shard, 1.0))
+        assert reporter.report(10.0, 1.0) is not None
+
+
 for seed in range(6):
     campaign.judge(seed, campaign.Scale())
 explain_a_page_that_is_gone()
 shards_grow()
+many_hosts_are_reported()
 print(*late.names(), sep="\\n")
 """
 

@@ -61,6 +61,13 @@ def test_a_character_in_two_halves_keeps_no_entry_out(feed, written):
     assert read_feed(URL, feed.replace(b"<link", said)) == read_feed(URL, feed)
 
 
+@pytest.mark.parametrize("written", [rb"\ud83d", rb"\uDE80 up", rb"\ud83d\ude80", rb"\\ud83d"])
+def test_half_a_character_in_json_keeps_no_entry_out(written):
+    # As JavaScript writes the beginning of a text that it has cut.
+    feed = JSON.replace(b'"id"', b'"title": "' + written + b'", "id"')
+    assert read_feed(URL, feed) == read_feed(URL, JSON)
+
+
 def test_an_address_may_have_such_a_character_and_one_that_is_written_out_is_left_as_it_is():
     item = b"<item><link>%s</link></item>"
     pair = b"https://a.example/&#55357;&#56960;"

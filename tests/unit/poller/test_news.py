@@ -21,6 +21,13 @@ def at(*parts: int) -> float:
     ("written", "read"),
     [
         ("2026-03-09", Stated(at(2026, 3, 9), True)),
+        # As the schema of sitemaps has dates, too (xsd:date), and ISO 8601.
+        ("2026-03-09Z", Stated(at(2026, 3, 9), True)),
+        ("2026-03-09+02:00", Stated(at(2026, 3, 8, 22), True)),
+        ("2026-03-09-05:00", Stated(at(2026, 3, 9, 5), True)),
+        ("20260309", Stated(at(2026, 3, 9), True)),
+        ("2026-W11-1", Stated(at(2026, 3, 9), True)),
+        ("2026-03-09t10:00:00z", Stated(at(2026, 3, 9, 10), False)),
         (" 2026-03-09T10:00:00+02:00\n", Stated(at(2026, 3, 9, 8), False)),
         ("2026-03-09T10:00Z", Stated(at(2026, 3, 9, 10), False)),
         ("2026-03-09T10:00:00.25Z", Stated(at(2026, 3, 9, 10) + 0.25, False)),

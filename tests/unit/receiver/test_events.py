@@ -147,7 +147,7 @@ def test_lines_are_signals_and_a_bad_one_keeps_no_other_out():
             b"{",
             b'{"url": "ftp://a.example/"}',
             b'{"url": "https://a.example/", "observed_at": -1}',
-            b'{"url": "https://a.example/c"}\r',
+            b'{"url": "https://a.example/c", "title": "cut \\ud83d"}\r',
         ]
     )
     found = read_lines(body)

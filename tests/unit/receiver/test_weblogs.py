@@ -47,6 +47,30 @@ def test_blanks_before_a_call_are_passed_over(before):
     assert urls(before + call("weblogUpdates.ping", "x", BLOG)) == [BLOG]
 
 
+@pytest.mark.parametrize(
+    ("encoding", "name"),
+    [
+        *(("EUC-JP", "日誌"), ("Shift_JIS", "表日誌"), ("GBK", "博客"), ("gb2312", "博客")),
+        *(("Big5", "部落格"), ("EUC-KR", "블로그"), ("windows-1251", "Блог"), ("UTF-16", "Блог")),
+    ],
+)
+def test_a_call_may_be_in_any_encoding_that_it_declares(encoding, name):
+    said = call("weblogUpdates.ping", name, BLOG).decode()
+    said = said.replace("<?xml version='1.0'?>", f'<?xml version="1.0" encoding="{encoding}"?>')
+    assert urls(said.encode(encoding)) == [BLOG]
+
+
+def test_a_name_that_cannot_be_read_says_nothing_of_the_address():
+    # WordPress with a blog_charset of ISO-8859-1 declares nothing, and cuts names amid characters.
+    said = call("weblogUpdates.ping", "NAME", BLOG, f"{BLOG}café")
+    for name in ("Café".encode("latin-1"), b"&#55357;&#56960;", b"&#xD83D;"):
+        assert urls(said.replace(b"NAME", name)) == [BLOG, f"{BLOG}caf%C3%A9"]
+    latin = said.decode().encode("latin-1")
+    assert urls(latin.replace(b"NAME", b"x")) == [BLOG]
+    with pytest.raises(Refused, match="cannot be read"):
+        read_call(call("weblogUpdates.ping", "x", f"{BLOG}é").decode().encode("latin-1"))
+
+
 def test_strings_without_an_element_are_read():
     body = call("weblogUpdates.ping", "x", BLOG)
     bare = body.replace(b"<string>", b"").replace(b"</string>", b"")

@@ -110,6 +110,55 @@ def test_old_entries_that_a_hub_sends_each_time_are_no_news():
     assert len(pings_of(TOPIC, body, NOW, 9 * 86_400.0)) == 3
 
 
+@pytest.mark.parametrize(
+    ("encoding", "title"),
+    [
+        *(("EUC-JP", "日誌"), ("Shift_JIS", "表日誌"), ("GBK", "博客"), ("gb2312", "博客")),
+        *(("Big5", "部落格"), ("EUC-KR", "블로그"), ("UTF-16", "Блог"), ("windows-1251", "Блог")),
+    ],
+)
+def test_content_may_be_in_any_encoding_that_it_declares(encoding, title):
+    body = f'<?xml version="1.0" encoding="{encoding}"?><rss><channel><title>{title}</title>'
+    body += "<item><link>/one</link></item></channel></rss>"
+    found = [ping.url for ping in pings_of(TOPIC, body.encode(encoding), NOW, EVER)]
+    assert found == [TOPIC, "https://a.example/one"]
+
+
+def test_a_character_that_cannot_be_read_costs_no_entry_but_its_own():
+    body = b"<rss><channel><title>Caf\xe9</title><item><link>/caf\xe9</link></item>"
+    body += b"<item><link>/one</link></item></channel></rss>"
+    found = [ping.url for ping in pings_of(TOPIC, body, NOW, EVER)]
+    assert found == [TOPIC, "https://a.example/one"]
+
+
+def test_half_a_character_in_json_costs_no_entry_but_its_own():
+    cut = JSON.replace(b'"url": "/one"', b'"title": "Up \\ud83d", "url": "/one"')
+    assert pings_of(TOPIC, cut, NOW, EVER) == pings_of(TOPIC, JSON, NOW, EVER)
+    cut = JSON.replace(b"/one", b"/one\\ud83d")
+    urls = [ping.url for ping in pings_of(TOPIC, cut, NOW, EVER)]
+    assert urls == [TOPIC, "https://a.example/two"]
+
+
+@pytest.mark.parametrize(
+    ("feed", "entry", "link", "url"),
+    [
+        ("https://a.example/x/", "", "one", "https://a.example/x/one"),
+        ("/x/", "", "one", "https://a.example/x/one"),
+        ("https://a.example/x/", "y/", "one", "https://a.example/x/y/one"),
+        ("x/", "https://b.example/", "/one", "https://b.example/one"),
+        ("https://a.example/x/", "", "https://a.example/one", "https://a.example/one"),
+        ("http://[", "/y/", "one", "https://a.example/y/one"),
+        ("", "", "one", "https://a.example/one"),
+    ],
+)
+def test_links_are_from_the_base_that_a_feed_gives_them(feed, entry, link, url):
+    atom = '<feed xml:base="{}"><entry xml:base="/other/"/><entry xml:base="{}">{}</entry></feed>'
+    rss = '<rss xml:base="{}"><item xml:base="/other/"/><item xml:base="{}">{}</item></rss>'
+    for text, said in ((atom, f'<link href="{link}"/>'), (rss, f"<link>{link}</link>")):
+        body = text.format(feed, entry, said).encode()
+        assert [ping.url for ping in pings_of(TOPIC, body, NOW, EVER)] == [TOPIC, url]
+
+
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_no_content_makes_its_reading_fail(body):
     assert pings_of(TOPIC, body, NOW, EVER)[0].url == TOPIC

@@ -105,6 +105,23 @@ def test_a_scheduler_hears_it_and_keeps_it_where_nothing_is_said():
         assert shard.groups.named(shard.hosts.find(HOST)) == expected
 
 
+@pytest.mark.parametrize(
+    ("written", "group"),
+    [
+        ("2001:db8:0:0:0:0:0:7", OTHER),  # as all of Java writes it
+        ("2001:DB8::0007", OTHER),
+        ("::ffff:203.0.113.7", ONE),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("203.0.113.007", "203.0.113.007"),
+        ("cdn:A", "cdn:A"),
+    ],
+)
+def test_a_host_is_at_one_address_however_crawlers_write_it(written, group):
+    estimator = Estimator()
+    assert estimator.crawled((START, written)) == (True, [group])
+    assert estimator.crawled((START + STAYS_SECONDS, group)) == (False, [])
+
+
 @pytest.mark.parametrize("group", ["", "x" * 65, "two words", "ä", 7, "a\x00b"])
 def test_what_is_no_name_is_refused_with_the_outcome(group):
     outcome = {"url": URL, "crawled_at": START, "result": "changed", "group": group}

@@ -112,6 +112,7 @@ class Producer:
         self._is_idempotent = enable_idempotence
         self.client = _Client(broker, network)
         self._message_accumulator: Any = _Accumulator(self)
+        self._txn_manager = None  # The broker of the model refuses nothing that was counted.
         self._waiter: asyncio.Future[None] | None = None
         self._sender: asyncio.Task[None] | None = None
         self._unfinished: dict[int, _Queued] = {}
