@@ -11,6 +11,7 @@ from services.scheduler.demand.class_reports import class_crawls
 from services.scheduler.demand.ripe import count_ripe
 from services.scheduler.demand.tally import NEAR_THE_END, Demand
 from services.scheduler.state.report_notes import REASONS
+from services.scheduler.state.selector import Weighed
 from services.scheduler.state.shard import Shard
 from shared.contracts.messages import DemandCurve
 from shared.contracts.reported import GroupPages, ReasonCrawls
@@ -66,6 +67,7 @@ class DemandReporter:
         self._begin_run()
         self._horizon = horizon
         self._ripe: list[float] = []
+        self._weighed: Weighed | None = None
         self._reported_at = shard.filled_until
         self._misses = False
         self.is_prepared = False
@@ -97,15 +99,19 @@ class DemandReporter:
         self._misses = self.is_prepared = False
 
     def prepare(self, now: float, shards: int = 1) -> None:
-        """Find what is ripe, which is half of the work for a report; its demand must be known.
+        """Find what is ripe, which is most of the work for a report: its pages first, and how many
+        count when this is called again. The demand must be known.
 
         Args:
             now: clock seconds.
             shards: of the process, which share the work of its reports.
         """
-        if self.demand is not None:
-            self._refresh_ripe(self.demand, now, max(_WEIGHED // max(shards, 1), _LEAST_WEIGHED))
-            self.is_prepared = True
+        if self._weighed is None:
+            most = max(_WEIGHED // max(shards, 1), _LEAST_WEIGHED)
+            self._weighed = self._shard.selector.weigh(now, self._horizon, most)
+        elif self.demand is not None:
+            self._ripe = self._counted(self._weighed, self.demand, now)
+            self._weighed, self.is_prepared = None, True
 
     def report(self, now: float, multiplier: float, shards: int = 1) -> DemandCurve | None:
         """The shard's report, by the host limits of now; None before its demand is known.
@@ -118,7 +124,7 @@ class DemandReporter:
         shard, demand = self._shard, self.demand
         if demand is None:
             return None
-        if not self.is_prepared:
+        while not self.is_prepared:
             self.prepare(now, shards)
         self.is_prepared = False
         rates = shard.crawl_rates()
@@ -163,10 +169,10 @@ class DemandReporter:
         ended = [number for number, until in since if until > self._reported_at]
         return bool(hosts.rows["pages"][ended].sum() > MANY_PAGES * self._shard.count)
 
-    def _refresh_ripe(self, demand: Demand, now: float, weighed: int) -> None:
+    def _counted(self, pages: Weighed, demand: Demand, now: float) -> list[float]:
+        """How many of them are ripe under each threshold."""
         shard = self._shard
-        pages = shard.selector.weigh(now, self._horizon, weighed)
-        ripe = count_ripe(
+        ripe: list[float] = count_ripe(
             pages.priorities,
             shard.pages["host"][pages.rows],
             pages.pages_each,
@@ -176,5 +182,5 @@ class DemandReporter:
             demand.thresholds,
             now,
             self._horizon,
-        )
-        self._ripe = ripe.tolist()
+        ).tolist()
+        return ripe
