@@ -7,10 +7,11 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import psycopg
@@ -21,6 +22,10 @@ from scratch import MEMORY, ROOM_BYTES, where_files_cost_least
 from deploy.local.apache import ApacheKafka
 from deploy.local.kafka import KafkaProcess, LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
+
+if TYPE_CHECKING:
+    from shared.runtime.publisher import Publisher
+    from shared.runtime.settings import Settings
 
 # Servers are forked from here while threads of gRPC run: its handlers would abort the child.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
@@ -128,6 +133,17 @@ def own_broker(request: pytest.FixtureRequest, scratch_dir: Path) -> Iterator[Ka
     }
     with _running(make[request.param](data_dir)) as broker:
         yield broker
+
+
+@pytest.fixture
+async def publisher(settings: "Settings") -> "AsyncIterator[Publisher]":
+    """A started publisher, by the `settings` that a file of tests or its folder has."""
+    from shared.runtime.publisher import Publisher
+
+    made = Publisher(settings)
+    await made.start()
+    yield made
+    await made.stop()
 
 
 @pytest.fixture(scope="session")

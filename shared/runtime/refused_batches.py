@@ -55,9 +55,13 @@ def go_on_after_refusals(producer: AIOKafkaProducer) -> None:
                 continue
             error = batch.future.exception()
             _tell(refusing, tp, batch, error)
-            if isinstance(error, _LOST):
+            if error is None:
+                continue
+            # One that was sent before may have been stored, and nobody heard so. The broker would
+            # take the next one that has its numbers for it, and store nothing.
+            if isinstance(error, _LOST) or batch.retry_count > 1:
                 _begin_anew(numbers)
-            elif error is not None:
+            else:
                 _count(numbers, tp, -batch.record_count)
 
     sender._send_produce_req = send_noticing  # noqa: SLF001

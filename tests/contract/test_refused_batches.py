@@ -5,13 +5,16 @@ import uuid
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import MessageSizeTooLargeError, OutOfOrderSequenceNumber
+from aiokafka.errors import (
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+    RequestTimedOutError,
+)
 from structlog.testing import capture_logs
 from workers import settings_for
 
 from shared.contracts.topics import DEAD_LETTERS, SIGNALS
 from shared.runtime.kafka import administering, ensure_topics, make_consumer
-from shared.runtime.publisher import Publisher
 
 TOPICS = (SIGNALS, DEAD_LETTERS)
 LARGE = b"x" * 5_000
@@ -22,14 +25,6 @@ async def settings(broker):
     made = settings_for(broker.bootstrap_servers, f"refused-{uuid.uuid4().hex[:8]}")
     await ensure_topics(made, TOPICS)
     return made
-
-
-@pytest.fixture
-async def publisher(settings):
-    made = Publisher(settings)
-    await made.start()
-    yield made
-    await made.stop()
 
 
 async def take_records_up_to(settings, size):
@@ -75,6 +70,26 @@ async def test_what_is_refused_keeps_nothing_back_that_comes_after_it(settings, 
     await take_records_up_to(settings, 1_000_000)
     await sent(publisher, LARGE)
     assert await stored(settings) == [b"before", b"small", LARGE]
+
+
+async def test_what_is_stored_unheard_and_then_refused_costs_no_other_record(settings, publisher):
+    client = publisher.producer.client
+    send, unheard = client.send, []
+
+    async def send_unheard(node, request, **more):
+        answer = await send(node, request, **more)
+        if type(request).__name__.startswith("Produce") and not unheard:
+            unheard.append(request)
+            await take_records_up_to(settings, 1_000)
+            raise RequestTimedOutError
+        return answer
+
+    client.send = send_unheard
+    with pytest.raises(MessageSizeTooLargeError):
+        await sent(publisher, LARGE)
+    assert unheard
+    await sent(publisher, b"after")
+    assert await stored(settings) == [LARGE, b"after"]
 
 
 async def test_a_producer_that_the_broker_counts_otherwise_begins_anew(settings, publisher):

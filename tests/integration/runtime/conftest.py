@@ -1,4 +1,4 @@
-"""Topics of their own for tests of members, and who publishes to them."""
+"""Topics of their own for tests of members, and settings for who publishes to them."""
 
 import uuid
 
@@ -6,7 +6,6 @@ import pytest
 from group_member import settings_for
 
 from shared.runtime.kafka import ensure_topics
-from shared.runtime.publisher import Publisher
 
 
 @pytest.fixture
@@ -17,8 +16,5 @@ async def prefix(broker):
 
 
 @pytest.fixture
-async def publisher(broker, prefix):
-    made = Publisher(settings_for(broker, prefix))
-    await made.start()
-    yield made
-    await made.stop()
+def settings(broker, prefix):
+    return settings_for(broker, prefix)

@@ -43,14 +43,6 @@ async def admin(apache_kafka):
     await client.close()
 
 
-@pytest.fixture
-async def publisher(settings):
-    made = Publisher(settings)
-    await made.start()
-    yield made
-    await made.stop()
-
-
 def place(settings):
     """Where all the records of these tests are."""
     return TopicPartition(settings.topic(PAGE_SIGNALS.name), shard_of(HOST, settings.partitions))

@@ -21,7 +21,6 @@ from shared.contracts.topics import PAGE_SIGNALS, PAGE_UPDATES, SIGNALS
 from shared.runtime import consumer, group_reading, kafka, lag
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.kafka import ensure_topics
-from shared.runtime.publisher import Publisher
 
 PATIENCE_MS = 1500
 """Of the group, instead of five minutes."""
@@ -53,14 +52,6 @@ async def settings(broker):
     )
     await ensure_topics(made)
     return made
-
-
-@pytest.fixture
-async def publisher(settings):
-    made = Publisher(settings)
-    await made.start()
-    yield made
-    await made.stop()
 
 
 async def publish(publisher):

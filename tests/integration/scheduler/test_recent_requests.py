@@ -11,7 +11,6 @@ from shared.contracts.messages import CrawlRequest
 from shared.contracts.request_ids import request_id_of
 from shared.contracts.topics import CRAWL_REQUESTS
 from shared.runtime.kafka import ensure_topics
-from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
 
 HOST = "host.example"
@@ -27,14 +26,6 @@ async def settings(broker):
     )
     await ensure_topics(settings, (CRAWL_REQUESTS,))
     return settings
-
-
-@pytest.fixture
-async def publisher(settings):
-    publisher = Publisher(settings)
-    await publisher.start()
-    yield publisher
-    await publisher.stop()
 
 
 async def ask(publisher, page_id):

@@ -35,7 +35,6 @@ from shared.contracts.topics import (
     PAGE_UPDATES,
 )
 from shared.runtime.kafka import ensure_topics, make_consumer
-from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
 from shared.store.connection import connect
 from shared.store.imports import import_pages
@@ -66,14 +65,6 @@ async def settings(broker, migrated_database):
     await asyncio.to_thread(import_pages, database_url, SHARDS, [page_batch(urls)], now=time.time())
     await ensure_topics(settings)
     return settings
-
-
-@pytest.fixture
-async def publisher(settings):
-    publisher = Publisher(settings)
-    await publisher.start()
-    yield publisher
-    await publisher.stop()
 
 
 async def give_budget(publisher, crawls_per_second):
