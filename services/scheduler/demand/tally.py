@@ -20,7 +20,7 @@ from services.scheduler.demand.page_rates import (
 )
 from services.scheduler.state.groups import CrawlRates
 from services.scheduler.state.hosts import Objectives
-from services.scheduler.state.rows import ACTIVE, NO_GROUP, Rows
+from services.scheduler.state.rows import ACTIVE, Rows
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.kernels.rate_tables import (
@@ -115,7 +115,10 @@ class Demand(NamedTuple):
     def misses(self, rates: CrawlRates) -> bool:
         """Whether a host asks for more than it may take, or is of a group with a limit, and is not
         summed on its own."""
-        return bool(_misses(self.sums.largest, self.sums.slots, *rates))
+        hosts, group_of, named_of, _ = rates
+        largest, slots = self.sums.largest, self.sums.slots
+        is_over = rates.asked_too_much(largest / SECONDS_PER_DAY)
+        return bool(_misses(largest, slots, hosts, group_of, named_of, is_over))
 
 
 @compiled
@@ -125,23 +128,16 @@ def _misses(
     rates: NDArray[np.float64],
     group_of: NDArray[np.int32],
     named_of: NDArray[np.int32],
-    group_rates: NDArray[np.float64],
+    is_over: NDArray[np.bool_],
 ) -> bool:
-    """See `Demand.misses`; in one pass, or two where there are groups: a shard may have a million
-    hosts, of which more may have come since."""
-    asked = np.zeros(group_rates.size)
-    if asked.size > 1:
-        for host in range(largest.size):
-            asked[group_of[host]] += largest[host]
-            asked[named_of[host]] += largest[host]
+    """See `Demand.misses`; in one pass: a shard may have a million hosts."""
     for host in range(largest.size):
         if slots[host] >= 0 or not largest[host] > 0.0:
             continue
         if largest[host] > rates[host] * SECONDS_PER_DAY:
             return True
-        for number in (group_of[host], named_of[host]):
-            if number != NO_GROUP and asked[number] > group_rates[number] * SECONDS_PER_DAY:
-                return True
+        if is_over[group_of[host]] or is_over[named_of[host]]:
+            return True
     return False
 
 

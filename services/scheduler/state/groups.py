@@ -23,6 +23,7 @@ from services.scheduler.state.rows import GROUP, LINE, NO_GROUP, NO_HOST, NO_LIN
 from services.scheduler.state.selector import Selector
 from shared.contracts.shares import MOST_DIVIDED, MOST_REPORTED, DefaultShares, NamedPages
 from shared.pacing.groups import NO_LIMITS, Limits, have_same_slots
+from shared.policy.compiled import compiled
 from shared.rules.host_groups import group_of
 from shared.store.reserved import grown
 
@@ -51,12 +52,12 @@ class CrawlRates(NamedTuple):
         Args:
             asked: crawls per second that each of the first hosts may ask for, at most.
         """
-        both = [self.group_of[: asked.size], self.named_of[: asked.size]]
-        # A group with a limit of its own may be that of some by their domain, of others by name.
-        by_group = sum(np.bincount(numbers, asked, self.groups.size) for numbers in both)
-        is_over = by_group > self.groups
-        is_over[NO_GROUP] = False
-        return np.asarray(is_over[both[0]] | is_over[both[1]])
+        is_over, known = self.asked_too_much(asked), slice(asked.size)
+        return np.asarray(is_over[self.group_of[known]] | is_over[self.named_of[known]])
+
+    def asked_too_much(self, asked: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Of which groups, by number, more may be asked than they let (see `is_held`)."""
+        return np.asarray(_asked_too_much(asked, self.group_of, self.named_of, self.groups))
 
     @classmethod
     def of_hosts(cls, hosts: NDArray[np.float64]) -> Self:
@@ -70,6 +71,24 @@ class CrawlRates(NamedTuple):
             return type(self).of_hosts(self.hosts.copy())
         of = self.group_of.copy(), self.named_of.copy()
         return type(self)(self.hosts.copy(), *of, self.groups.copy())
+
+
+@compiled
+def _asked_too_much(
+    asked: NDArray[np.float64],
+    group_of: NDArray[np.int32],
+    named_of: NDArray[np.int32],
+    limits: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    of_groups = np.zeros(limits.size)
+    if limits.size > 1:
+        for host in range(asked.size):
+            # A group may be that of some by their domain, of others by name.
+            of_groups[group_of[host]] += asked[host]
+            of_groups[named_of[host]] += asked[host]
+    is_over = of_groups > limits
+    is_over[NO_GROUP] = False
+    return is_over
 
 
 class _Space(Protocol):

@@ -337,7 +337,7 @@ class Hosts:
         until = effective.blocked_until
         if NEVER < until < math.inf and until != row["blocked_until"]:
             heappush(self._pauses, (until, index))
-        row["rate"], row["blocked_until"] = effective.rate, effective.blocked_until
+        row["rate"], row["blocked_until"] = effective.rate, until
         row["own_limit"] = effective.rate_rule != "default"
         row["is_paced"] = effective.is_paced
         if row["most_open"] != effective.most_open:
