@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from shared.contracts import messages, shares, topics
+from shared.contracts.characters import END
 from shared.contracts.described import field_descriptions
-from shared.contracts.fields import END
 from shared.contracts.topics import TOPICS, Topic
 
 ASYNCAPI_VERSION = "3.0.0"

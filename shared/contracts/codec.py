@@ -1,18 +1,15 @@
 """Bytes to messages and back."""
 
 import contextlib
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from shared.contracts.characters import are_allowed, why_not_allowed
 from shared.contracts.escapes import whole_characters
 from shared.contracts.messages import Bandwidth, Discovery, Multipliers
-
-_PATTERN = re.compile(r"matching regex '.*?'")
-"""All patterns of the contract keep such characters out; people need not read them."""
 
 MAX_MESSAGE_BYTES = 64 * 1024
 """No message of the contract comes near, but demand curves of a large grid, and links."""
@@ -63,7 +60,9 @@ def decode_many(
     with contextlib.suppress(TypeError, *_NOT_READ):  # of a tombstone, and of what cannot be read
         texts = cast(list[bytes], given)
         if max(map(len, texts), default=0) <= MAX_MESSAGE_BYTES:
-            return [read(text) for text in texts], {}
+            found = [read(text) for text in texts]
+            if are_allowed(kind, found):
+                return found, {}
     messages: list[T] = []
     bad: dict[int, BadMessage] = {}
     take = messages.append
@@ -103,9 +102,12 @@ def _read(kind: type[T], strictly: Callable[[bytes], T], data: bytes) -> T:
         BadMessage: it is bad besides.
     """
     try:
-        return strictly(data)
+        message = strictly(data)
     except _NOT_READ:
-        return _read_again(kind, data)
+        message = _read_again(kind, data)
+    if (reason := why_not_allowed(kind, message)) is not None:
+        raise _bad(kind, reason)
+    return message
 
 
 def _read_again(kind: type[T], data: bytes) -> T:
@@ -115,7 +117,7 @@ def _read_again(kind: type[T], data: bytes) -> T:
             said = {name: _whole(value) for name, value in said.items()}
         return msgspec.convert(said, kind)
     except _NOT_READ as error:
-        raise _bad(kind, error) from error
+        raise _bad(kind, str(error)) from error
 
 
 def _whole(value: Any) -> Any:
@@ -123,6 +125,5 @@ def _whole(value: Any) -> Any:
     return int(value) if is_whole else value
 
 
-def _bad(kind: type[msgspec.Struct], error: Exception) -> BadMessage:
-    reason = _PATTERN.sub("without control characters", str(error))
+def _bad(kind: type[msgspec.Struct], reason: str) -> BadMessage:
     return BadMessage(f"not a valid {kind.__name__}: {reason}")

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from shared.contracts.characters import text_of
+
 MAX_URL_LENGTH = 2048
 """Longer URLs are refused: no page that people read needs one, and hostile ones do."""
 
@@ -37,27 +39,17 @@ MAX_NAMED_GROUP_LENGTH = 64
 
 MAX_CLASS_LENGTH = 32
 
-END = r"$(?!\n)"
-"""Of a pattern: Python's `$` alone lets the end of a line come after it. That of JSON Schema does
-not, and there it is all (`shared.contracts.asyncapi`)."""
-
-VISIBLE = r"^[^\x00-\x20\x7f]*" + END
+_VISIBLE = r"[^\x00-\x20\x7f]"
 """No spaces nor control characters: PostgreSQL refuses some of them, and no host has any."""
 
 Url = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
-Host = Annotated[str, Meta(min_length=1, max_length=300, pattern=VISIBLE)]
-Source = Annotated[
-    str, Meta(min_length=1, max_length=MAX_SOURCE_LENGTH, pattern=r"^[^\x00-\x1f\x7f]*" + END)
-]
-Group = Annotated[str, Meta(min_length=1, max_length=MAX_GROUP_LENGTH, pattern=VISIBLE)]
-NamedGroup = Annotated[
-    str, Meta(min_length=1, max_length=MAX_NAMED_GROUP_LENGTH, pattern=r"^[!-~]*" + END)
-]
+Host = Annotated[str, text_of(300, _VISIBLE)]
+Source = Annotated[str, text_of(MAX_SOURCE_LENGTH, r"[^\x00-\x1f\x7f]")]
+Group = Annotated[str, text_of(MAX_GROUP_LENGTH, _VISIBLE)]
+NamedGroup = Annotated[str, text_of(MAX_NAMED_GROUP_LENGTH, "[!-~]")]
 """ASCII: it is kept as bytes."""
 
-PageClass = Annotated[
-    str, Meta(min_length=1, max_length=MAX_CLASS_LENGTH, pattern=r"^[a-z0-9._-]*" + END)
-]
+PageClass = Annotated[str, text_of(MAX_CLASS_LENGTH, "[a-z0-9._-]")]
 
 UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
 Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]

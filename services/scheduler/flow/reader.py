@@ -1,6 +1,5 @@
 """From records to what they do to a shard."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -135,8 +134,9 @@ class Reader:
         messages = self._current(shard, PAGE_PARAMETERS, PageParameters, records)
         return shard.parameters(
             np.array([m.page_id for m in messages], np.int64),
-            np.array([_or_nan(m.unsignalled_change_rate) for m in messages], np.float64),
-            np.array([_or_nan(m.signal_evidence) for m in messages], np.float64),
+            # None becomes NaN.
+            np.array([m.unsignalled_change_rate for m in messages], np.float64),
+            np.array([m.signal_evidence for m in messages], np.float64),
             np.array([m.signal_rate for m in messages], np.float64),
             np.array([m.activity for m in messages], np.uint8),
         )
@@ -236,10 +236,6 @@ _APPLIERS: Final[dict[str, Callable[[Reader, Shard, Sequence[ConsumerRecord]], i
 
 TOPIC_ORDER: Final = tuple(_APPLIERS)
 """Pages before what is about them; crawls before signals, which count from the last crawl on."""
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def _identity(url: str) -> PageIdentity | None:
