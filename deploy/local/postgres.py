@@ -69,17 +69,23 @@ class EmbeddedPostgres:
     to a supervisor instead.
     """
 
-    def __init__(self, data_dir: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: Mapping[str, str] | None = None,
+        programs: Path | None = None,
+    ) -> None:
         """Make it, not started yet.
 
         Args:
             data_dir: of its data; made when it starts.
             settings: of the server, beside and before the usual ones.
+            programs: the folder of PostgreSQL's programs; None: those that come with the wheel.
         """
         self._directory = data_dir.resolve()
         self._settings = SETTINGS | dict(settings or {})
         self._cluster = self._directory / "cluster"
-        self._binaries = _binaries()
+        self._binaries = programs or _binaries()
         self._socket_directory = _socket_directory(self._directory)
         self._process: subprocess.Popen[bytes] | None = None
         self._user = _unprivileged_user() if os.geteuid() == 0 else None

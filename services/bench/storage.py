@@ -1,6 +1,7 @@
 """How much disk a page takes in PostgreSQL, and an outcome in its log and in Kafka's."""
 
 import time
+from pathlib import Path
 from typing import Any, Final, LiteralString
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
 from services.bench.estimator_pipeline import fill_histories
+from services.bench.processor_time import usage_with_children
 from services.bench.real_system import scratch_folder
 from services.bench.recovery_load import import_population
 from shared.contracts.codec import encode
@@ -34,7 +36,7 @@ FROM pg_partition_tree(%s::regclass)
 _KEYS: Final = """
 SELECT sum(pg_indexes_size(relid))::float8
 FROM (SELECT relid FROM pg_partition_tree('pages')
-      UNION ALL SELECT relid FROM pg_partition_tree('page_urls'))
+      UNION ALL SELECT relid FROM pg_partition_tree('page_urls')) AS tables
 """
 
 _UPDATE: Final = (
@@ -42,24 +44,31 @@ _UPDATE: Final = (
     "history = history WHERE shard = %(shard)s AND page_id = ANY(%(ids)s)"
 )
 _BATCH: Final = 2_000
+_COMPRESSIONS: Final = ("off", "pglz", "lz4", "zstd")
 
 
-def run(pages: int) -> dict[str, Any]:
+def run(pages: int, programs: str = "") -> dict[str, Any]:
     """Import generated pages, update each a few times as outcomes do, and weigh what is there.
 
     Their histories are full, as they are in the long run.
 
     Args:
         pages: how many; from 50,000 on the figures no longer depend on it.
+        programs: the folder of another PostgreSQL's programs: the usual one knows neither lz4 nor
+            zstd.
 
     Returns:
         bytes a page by table, with their keys, as imported and after its updates and an
-        observation; of the keys of pages and URLs alone; of write-ahead log an update;
-        of a request and an outcome as JSON with its URL, before Kafka compresses and copies them.
+        observation; of the keys of pages and URLs alone; of write-ahead log an update, and the
+        same of each page's first one after a checkpoint by `wal_compression`, with the server's
+        processor time; of a request and an outcome as JSON with its URL, before Kafka compresses
+        and copies them.
     """
     with scratch_folder() as folder:
         folder.chmod(0o711)
-        postgres = EmbeddedPostgres(folder / "postgres")
+        postgres = EmbeddedPostgres(
+            folder / "postgres", programs=Path(programs) if programs else None
+        )
         postgres.start()
         try:
             migrate(postgres.uri, SHARDS)
@@ -70,7 +79,8 @@ def run(pages: int) -> dict[str, Any]:
             fill_histories(postgres.uri)
             with connect_writer(postgres.uri, "bench") as connection:
                 connection.autocommit = True
-                wal_bytes = _update(connection)
+                wal_bytes = sum(_update(connection) for _ in range(ROUNDS))
+                images = _after_checkpoints(connection, pages, postgres.process_id or 0)
                 _observe(connection)
                 updated = _sizes(connection, pages)
                 keys = _number(connection, _KEYS) / pages
@@ -83,6 +93,7 @@ def run(pages: int) -> dict[str, Any]:
         "bytes_a_page": updated,
         "bytes_of_keys_a_page": round(keys, 1),
         "wal_bytes_an_update": round(wal_bytes / (ROUNDS * pages), 1),
+        "after_a_checkpoint": images,
         "request_bytes": round(float(np.mean([len(encode(_request(url))) for url in urls])), 1),
         "outcome_bytes": round(float(np.mean([len(encode(_outcome(url))) for url in urls])), 1),
     }
@@ -101,17 +112,39 @@ def _number(connection: psycopg.Connection, query: LiteralString, given: Any = (
     return float(row[0]) if row and row[0] is not None else 0.0
 
 
+def _after_checkpoints(
+    connection: psycopg.Connection, pages: int, server: int
+) -> dict[str, dict[str, float]]:
+    """What the first update of each page after a checkpoint takes, which has an image of its block
+    where it is the first of that: by `wal_compression`, of those that the server knows."""
+    known = connection.execute("SELECT enumvals FROM pg_settings WHERE name = 'wal_compression'")
+    row = known.fetchone()
+    found = {}
+    for name in _COMPRESSIONS:
+        if row is None or name not in (row[0] or ()):
+            continue
+        connection.execute("SELECT set_config('wal_compression', %s, false)", (name,))
+        connection.execute("CHECKPOINT")
+        used = usage_with_children(server).seconds
+        written = _update(connection)
+        used = usage_with_children(server).seconds - used
+        found[name] = {
+            "wal_bytes_an_update": round(written / pages, 1),
+            "processor_us_an_update": round(1e6 * used / pages, 1),
+        }
+    return found
+
+
 def _update(connection: psycopg.Connection) -> float:
     """Update all pages, in batches as an estimator does; returns bytes of log."""
     random = np.random.default_rng(0)
     before = _written(connection)
-    for _ in range(ROUNDS):
-        for shard in range(SHARDS):
-            # Any pages together, as they are crawled: few of a batch are neighbours on the disk.
-            ids = random.permutation(_ids(connection, shard))
-            for start in range(0, ids.size, _BATCH):
-                batch = np.sort(ids[start : start + _BATCH])
-                connection.execute(_UPDATE, {"now": time.time(), "shard": shard, "ids": batch})
+    for shard in range(SHARDS):
+        # Any pages together, as they are crawled: few of a batch are neighbours on the disk.
+        ids = random.permutation(_ids(connection, shard))
+        for start in range(0, ids.size, _BATCH):
+            batch = np.sort(ids[start : start + _BATCH])
+            connection.execute(_UPDATE, {"now": time.time(), "shard": shard, "ids": batch})
     return _written(connection) - before
 
 

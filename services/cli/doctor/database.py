@@ -11,6 +11,7 @@ import psycopg
 from alembic.script import ScriptDirectory
 
 import migrations
+from services.cli.doctor.database_log import look_at_log
 from shared.contracts.databases import Database, Databases
 from shared.runtime.findings import Finding
 from shared.store.connection import connect, connect_writer, first_line
@@ -21,7 +22,7 @@ from shared.store.roles import ROLES
 Having = Callable[[list[int]], list[int]]
 """Those of some shards that a database has."""
 
-OLDEST_VERSION: Final = 140_000
+OLDEST_VERSION: Final = 150_000
 """Of PostgreSQL that is still maintained, as `server_version_num`."""
 
 _KEPT: Final = "what was committed stands after a crash, and so do the positions"
@@ -90,6 +91,7 @@ def look_at_database(database: Database, databases: Databases, shards: int) -> l
     """
     with connect(database.url, "doctor", autocommit=True) as connection:
         findings = [*_server(connection), *_settings(connection), *_disks(connection)]
+        findings.append(look_at_log(connection))
         has_tables = connection.execute("SELECT to_regclass('deployment')").fetchone() != (None,)
         if has_tables:
             having = partial(databases.had_by, database)
@@ -138,7 +140,7 @@ def _server(connection: psycopg.Connection) -> Iterator[Finding]:
             "risk",
             "version",
             f"PostgreSQL {version}",
-            "14 or later",
+            "15 or later",
             "faults of the server are mended",
             "upgrade PostgreSQL",
         )
