@@ -9,8 +9,8 @@ c = α+γ, x_i = t+(n−i)β and N the number of whole β in t+nβ,
 The differences D_i are never formed as written: they lose every digit where the arguments are
 small.  Two forms without cancellation share the work:
 
-- **sum** (few terms): a closed form for the leading terms, whose P is 1 to the last digit, then
-  positive series or a forward recurrence for the others;
+- **sum** (few terms between): a closed form for the leading terms, whose P is 1 to the last digit,
+  then positive series or a forward recurrence for the others, until nothing is left of P;
 - **spectrum** (many terms): ψ has the Laplace transform 1/(z(z+γ−γe^{−zβ})).  Its double pole at 0
   is the linear tail of ψ; each pair of complex poles ζ_k/β, with ζ + G(1−e^{−ζ}) = 0, adds a
   decaying wave.  A handful of poles, often none, is exact to rounding.
@@ -21,7 +21,12 @@ import math
 import numpy as np
 
 from shared.policy.compiled import compiled
-from shared.policy.kernels.special import poisson_probability, poisson_tail, unit_value
+from shared.policy.kernels.special import (
+    poisson_probability,
+    poisson_tail,
+    poisson_tail_of_many,
+    unit_value,
+)
 
 _STALE = 40.0
 """Above this staleness exponent V equals μ/Δ to the last digit."""
@@ -34,6 +39,18 @@ _RECURRENCE_BELOW = 32.0
 
 _RECURRENCE_ABOVE = 2.0
 """Up to this cx the series is short, and the recurrence begins to lose digits (as 1/cx)."""
+
+_MANY = 1e5
+"""From this term on it counts for so little that the normal distribution is near enough."""
+
+_FEW = 8.0
+"""Waves that are no more than this are not dear, whatever the sum is."""
+
+_COUNTED = 1e15
+"""Up to here numbers go on by one."""
+
+_NEXT_TO_NOTHING = 1e-18
+"""Share of a sum at which its falling terms have come to an end."""
 
 _RECIPROCALS = np.append(0.0, 1.0 / np.arange(1.0, 160.0))
 """1/k: a division would double the time of a step of the series."""
@@ -170,12 +187,24 @@ def _series_term(alpha: float, gamma: float, i: float, x: float) -> tuple[float,
 
 
 @compiled
+def _term_of_many(alpha: float, gamma: float, i: float, x: float) -> tuple[float, float]:
+    """(D_i(x), P(i+1, γx)/γ) from 10⁵ on, D_i as its integral α∫e^{−αy}P(i+1, γy)dy/γ, in which
+    e^{−αy} does not move while P rises from 0 to 1."""
+    gx = gamma * x
+    tail = poisson_tail_of_many(i, gx)
+    passed = x * tail - (i + 1.0) / gamma * (tail - poisson_probability(i + 1.0, gx))
+    return alpha * math.exp(-alpha * x) / gamma * max(passed, 0.0), tail / gamma
+
+
+@compiled
 def term(alpha: float, gamma: float, i: float, x: float) -> tuple[float, float]:
     """(D_i(x), P(i+1, γx)/γ) for whole i ≥ 0 and x > 0 days."""
     gx = gamma * x
     if gx > i + 10.0 * math.sqrt(i + 1.0) + 40.0:
         offset = (i + 1.0) * math.log1p(alpha / gamma)
         return saturated_terms(alpha * x, 1.0, offset, 1.0) / gamma, 1.0 / gamma
+    if i >= _MANY:
+        return _term_of_many(alpha, gamma, i, x)
     if i == 0.0:
         return first_term(alpha, gamma, x)
     if gx + alpha * x > _RECURRENCE_ABOVE and i < _RECURRENCE_BELOW:
@@ -227,12 +256,15 @@ def _sum_of_terms(
         x = elapsed + (signals - i) * beta
         if not x > 0.0:
             break
-        if stale:
-            psi += poisson_tail(i, gamma * x) / gamma
+        part = 0.0
+        if stale and i < _MANY:
+            reach = poisson_tail(i, gamma * x) / gamma
         else:
             part, reach = term(alpha, gamma, i, x)
             value += share * part
-            psi += reach
+        psi += reach
+        if reach <= _NEXT_TO_NOTHING * psi and share * part <= _NEXT_TO_NOTHING * value:
+            break
         share *= weight
         i += 1.0
     if stale:
@@ -248,6 +280,20 @@ def waves_needed(strength: float, length: float) -> float:
     frequency = strength * math.sqrt(math.expm1(2.0 * _NEGLIGIBLE / length))
     # not math.floor, whose compiled form is an integer and overflows
     return float(np.floor((frequency + 0.5 * math.pi) / (2.0 * math.pi)))
+
+
+@compiled
+def most_waves(strength: float, length: float) -> float:
+    """With more waves than this at ι = length·β the sum is shorter, for G = strength.
+
+    Of its terms those with |G(length − i) − i| ≤ 10√(i+1) + 40 are formed one by one: however many
+    signals there are, few where each counts for much time. One of them takes as long as a few waves
+    or, below 10⁵, as the series of its P.
+    """
+    spread = 10.0 * math.sqrt(length + 1.0) + 40.0
+    formed = 1.0 + min(length, 2.0 * spread / (1.0 + strength))
+    waves_a_term = 3.0 if length >= _MANY else 10.0 + 0.1 * math.sqrt(length)
+    return waves_a_term * formed
 
 
 @compiled
@@ -329,7 +375,10 @@ def noisy_value_and_psi(
     periods = alpha * elapsed / kappa
     terms = signals + np.floor(periods)
     if terms >= 5.0:
-        waves = waves_needed(gamma * kappa / alpha, signals + periods)
-        if waves <= 1.0 + 0.1 * terms:
+        strength = gamma * kappa / alpha
+        length = signals + periods
+        # Of more terms than can be counted each is beyond the last digit, and so are the waves.
+        waves = waves_needed(strength, length) if length < _COUNTED else 0.0
+        if waves <= 1.0 + 0.1 * terms and (waves <= _FEW or waves <= most_waves(strength, length)):
             return _spectrum(alpha, kappa, gamma, elapsed, signals, waves)
     return _sum_of_terms(alpha, kappa, gamma, elapsed, signals, terms)

@@ -7,6 +7,9 @@ from shared.policy.compiled import compiled
 _TWO_PI = 2.0 * math.pi
 _SERIES_BELOW = 0.4
 
+_OUT_OF_SIGHT = 700.0
+"""e to minus this is nothing beside 1, and still a number."""
+
 
 @compiled
 def unit_value(u: float) -> float:
@@ -125,3 +128,22 @@ def poisson_tail(i: float, x: float) -> float:
         total += term
         k -= 1.0
     return 1.0 - probability * total
+
+
+@compiled
+def poisson_tail_of_many(i: float, x: float) -> float:
+    """P(i+1, x) for i ≥ 10⁵, x > 0, within 1e-14, at the same cost for any i (Temme 1979).
+
+    In η with ½η² = x/a − 1 − ln(x/a), a = i + 1: the normal distribution, and its first corrections
+    in 1/√a.
+    """
+    a = i + 1.0
+    deviance = _poisson_deviance(a, x)
+    if deviance > _OUT_OF_SIGHT:
+        return 0.0 if x < a else 1.0
+    eta = math.copysign(math.sqrt(2.0 * deviance / a), x - a)
+    first = -1.0 / 3.0 + eta * (1.0 / 12.0 + eta * (-2.0 / 135.0 + eta / 864.0))
+    second = -1.0 / 540.0 - eta / 288.0
+    bend = math.exp(-deviance) / math.sqrt(_TWO_PI * a) * (first + second / a)
+    tail = 0.5 * math.erfc(-eta * math.sqrt(0.5 * a)) - bend
+    return min(max(tail, 0.0), 1.0)
