@@ -50,7 +50,7 @@ async def go_by_broker_if_told(settings: Settings) -> None:
 
 
 async def go_by_broker_or_database(settings: Settings) -> None:
-    """The same for what needs no broker: where none tells its time, let it be the first database's.
+    """The same for what needs no broker: where none tells its time, let it be the home's.
 
     Raises:
         psycopg.OperationalError: nor is the database there.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from services.cli.errors import UserError
 from services.cli.kafka import require_broker
 from services.cli.standing import read_standing
 from shared.contracts.codec import decode, encode
@@ -41,6 +42,24 @@ async def room_for_limits(settings: Settings) -> int:
     """
     found = await topic_partitions(settings, [HOST_LIMITS])
     return most_groups(len(found[HOST_LIMITS.name]) or settings.partitions)
+
+
+async def require_room(settings: Settings, shards: int) -> None:
+    """Make sure that the limits which stand would all hold with so many shards. To be asked before
+    the topics have partitions for them: then it is too late, and nothing is refused.
+
+    Raises:
+        UserError: there would be room for fewer groups.
+        KafkaError: the topics cannot be read.
+    """
+    standing, room = await standing_limits(settings), most_groups(shards)
+    if len(standing) > room and room < await room_for_limits(settings):
+        raise UserError(
+            f"{len(standing)} groups have limits, and with {shards} shards there is room for "
+            f"{room}: those of the others would not hold any more, of {sorted(standing)[room]} for "
+            "one. Take some back first, `freshet groups unlimit`: there is no way back to fewer "
+            "shards"
+        )
 
 
 async def publish_limit(settings: Settings, group: str, rate: float | None) -> None:

@@ -122,7 +122,7 @@ class DiscoveryHandler:
                     updates_by_place, found.values(), shards, self._admission.said_of
                 )
                 await self._publisher.send_batches(messages)
-        self._admission.remember(page for page, _ in found.values())
+        self._admission.remember((page for page, _ in found.values()), time.monotonic())
 
     async def _set_aside(self, refused: Sequence[Refused]) -> None:
         if not refused:

@@ -118,5 +118,5 @@ class Discoveries:
             return "failed"
         except NotStored:
             return "failed"
-        self._admission.remember([page])
+        self._admission.remember([page], time.monotonic())
         return "added"

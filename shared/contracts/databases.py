@@ -4,7 +4,7 @@ Ranges are of the shards that there are at the beginning, and a shard s that com
 where s mod their number is. So a shard and those that its hosts are split among
 (`shared.contracts.layout`) are always in one database, and a split is one transaction there.
 
-The first database is the home: what is not of a single shard is in it alone.
+The database of shard 0 is the home: what is not of a single shard is in it alone.
 """
 
 import re
@@ -58,7 +58,8 @@ class Databases:
             ValueError: the ranges overlap, or leave shards out, or it is nothing of the kind; the
                 text says where, and has no URL in it, which may be secret.
         """
-        entries = _entries(text)
+        # By shards, not as they are written: in another order the home is the same.
+        entries = sorted(_entries(text), key=lambda entry: min(entry[0]))
         urls = list(dict.fromkeys(url for _, url in entries))
         places: dict[int, int] = {}
         for shards, url in entries:

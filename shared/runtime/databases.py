@@ -60,7 +60,7 @@ def check_databases(settings: "Settings") -> SecretStr | None:
         )
     home = SecretStr(found.home.url)
     if "database_url" in settings.model_fields_set and settings.database_url != home:
-        raise ValueError("databases: DATABASE_URL is not the URL of the first: leave it out")
+        raise ValueError("databases: DATABASE_URL is not the URL of shard 0: leave it out")
     if settings.view_database_url is not None:
         raise ValueError("view_database_url is of one database only: give view_databases")
     if settings.view_databases is not None:

@@ -12,8 +12,11 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
+from shared.contracts.identity import host_id_of
 from shared.store.columns import RemovedPages
 from shared.store.connection import connect
+from shared.store.layout import read_layout
+from shared.store.page_status import NEVER
 from shared.units import SECONDS_PER_DAY
 
 KEPT_SECONDS: Final = 15 * SECONDS_PER_DAY
@@ -108,6 +111,15 @@ def read_erased(connection: psycopg.Connection, shard: int) -> Erased:
         return Erased(RemovedPages.none(), dict(hosts))
     page_ids, erased_at = np.asarray(pages[0], np.int64), np.asarray(pages[1], np.float64)
     return Erased(RemovedPages(page_ids, erased_at), dict(hosts))
+
+
+def host_erased_at(connection: psycopg.Connection, host: str) -> float:
+    """When a host was last erased, Unix seconds; NEVER: it was not, or long ago."""
+    row = connection.execute(
+        "SELECT erased_at FROM erased_hosts WHERE shard = %s AND host_id = %s",
+        (read_layout(connection).shard_of(host), host_id_of(host)),
+    ).fetchone()
+    return NEVER if row is None else float(row[0])
 
 
 def drop_old_erasures(database_url: str, before: float) -> int:

@@ -99,6 +99,7 @@ def grow(
     Example:
       freshet shards grow 128
     """
+    from services.cli.group_limits import require_room  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.growing import add_partitions, require_partitions  # noqa: PLC0415
@@ -117,6 +118,7 @@ def grow(
     require_can_grow(databases, number)
     # Before the databases are told: once they are, no other number can come.
     asyncio.run(require_partitions(settings, number))
+    asyncio.run(require_room(settings, number))
     layout = prepare(databases, number)
     topics = asyncio.run(add_partitions(settings, number))
     with _bar() as told:

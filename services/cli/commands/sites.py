@@ -65,6 +65,7 @@ def add(
     for one in named:
         found.sources[_page(one).url] = "operator"
     counted = list(dict.fromkeys([*found.hosts, *named_hosts]))
+    _require_not_just_erased(settings, counted)
     is_new = _store(settings, Site(page.url, counted, list(include), list(exclude)), found)
     subscribed = _subscribed(settings, found) if settings.receiver_url else []
     show(
@@ -136,6 +137,25 @@ async def _looked_at(settings: "Settings", page: "PageIdentity") -> "Found":
         return await look_at(fetcher, page, settings.poller_user_agent)
     finally:
         await fetcher.stop()
+
+
+def _require_not_just_erased(settings: "Settings", hosts: list[str]) -> None:
+    """What is found is dated back by some minutes: of a host that was erased in between it would
+    come to nothing, and the poller would take it for known."""
+    from shared.discovery.updates import BEHIND_SECONDS  # noqa: PLC0415
+    from shared.runtime.databases import databases_of  # noqa: PLC0415
+    from shared.store.connection import connect  # noqa: PLC0415
+    from shared.store.erasing import host_erased_at  # noqa: PLC0415
+
+    for host in hosts:
+        url = databases_of(settings).of_host(host).url
+        with connect(url, "cli", autocommit=True) as connection:
+            left = host_erased_at(connection, host) + BEHIND_SECONDS - settings.clock().now()
+        if left > 0.0:
+            raise UserError(
+                f"{host} was erased a moment ago: what is found there makes no pages yet. Add the "
+                f"site in {-(-left // 60):.0f} minutes"
+            )
 
 
 def _store(settings: "Settings", site: Any, found: "Found") -> bool:

@@ -75,13 +75,12 @@ def list_(as_json: bool) -> None:
 
 
 def _row(found: Any, *, as_json: bool) -> dict[str, Any]:
-    granted = found.lease_ends > 0
-    lease_ends = found.lease_ends if as_json else when(found.lease_ends)
+    lease_ends = found.lease_ends if found.lease_ends > 0 else None  # the hub has granted none
     return {
         "topic": found.topic,
         "state": found.state,
         "hub": found.hub or found.wanted_hub or "",
-        "lease_ends": lease_ends if granted else None,
+        "lease_ends": lease_ends if as_json else when(lease_ends),
         "reason": found.reason,
     }
 

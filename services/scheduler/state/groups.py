@@ -157,7 +157,6 @@ class HostGroups:
         self._forget_names()
         if not is_other or not self._any or host >= self._looked_at:
             return
-        self._make_room()
         row = self._hosts.rows[host]
         before = int(row["named"])
         self._look_at([host])
@@ -351,6 +350,7 @@ class HostGroups:
 
     def _look_at(self, hosts: Sequence[int]) -> None:
         """Find the groups of hosts."""
+        self._make_room()
         rows, names, numbers = self._hosts.rows, self._hosts.names, self._numbers
         first = len(self._limits.groups) + 1 if self._limits.default is not None else NO_GROUP
         for host in hosts:

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import psycopg
 import pytest
-from estimator_world import DAY, NOW, SHARDS, URLS, crawl, signal, upsert
+from estimator_world import DAY, FEW, NOW, SHARDS, URLS, crawl, signal, upsert
 from growing_world import GROWN, Installation
 
 from services.estimator import handler as handling
@@ -249,6 +249,34 @@ async def test_shards_without_hosts_are_not_loaded_before_something_comes(two, m
         if day:
             growing.split(SHARDS - day)
     assert 7 in loaded
+    assert growing.learned() == still.learned()
+
+
+async def test_what_comes_of_a_new_shard_is_passed_on_where_not_all_pages_are_in_memory(
+    two, monkeypatch
+):
+    """It has no tables before its parent is split, and there is more than there is room for."""
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+    for one in two:
+        one.settings = one.settings.model_copy(update={"estimator_resident_pages": FEW})
+        await one.start(range(SHARDS))
+        for url in URLS:
+            one.log.add(upsert(url), SHARDS)
+        await one.settle()
+        await one.stop()
+    still, growing = two
+    begin_growth(growing.url, GROWN)
+    await still.start(range(SHARDS))
+    await growing.start(range(GROWN))
+    for day in range(SHARDS + 1):
+        for url in URLS:
+            still.log.add(crawl(url, NOW + day * DAY), SHARDS)
+            growing.log.add(crawl(url, NOW + day * DAY), GROWN)
+        for one in two:
+            await one.settle()
+        if day < SHARDS:
+            growing.split(day)
+    assert growing.log.passed_on > 0
     assert growing.learned() == still.learned()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import numpy as np
 import psycopg
@@ -14,6 +15,7 @@ from services.poller.sites.news import News
 from services.poller.sites.rules import SiteRules
 from shared.contracts.identity import host_id_of, identify, shard_of
 from shared.discovery.robots import read_robots
+from shared.discovery.updates import BEHIND_SECONDS
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 
 pytestmark = pytest.mark.postgres
@@ -134,6 +136,19 @@ async def test_a_private_site_is_refused_unless_it_is_let(run, site):
     answer = await run("add", site.url, code=2, FRESHET_ALLOW_PRIVATE_HOSTS="false")
     assert "not on the public internet" in answer
     assert "no-url" in await run("add", "no-url", code=2)
+
+
+async def test_a_host_that_was_just_erased_is_not_watched_in_vain(run, site, migrated_url):
+    """What is found is dated back, so estimators would leave it out, and the poller knows it."""
+    place = shard_of(site.host, SHARDS), host_id_of(site.host)
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
+        at = time.time() - BEHIND_SECONDS
+        connection.execute("INSERT INTO erased_hosts VALUES (%s, %s, %s)", (*place, at + 150.0))
+        answer = await run("add", site.url, code=2)
+        assert f"{site.host} was erased a moment ago" in answer
+        assert await run("list") == "no site is watched\n"
+        connection.execute("UPDATE erased_hosts SET erased_at = %s", (at - 1.0,))
+    assert (await run("add", site.url, "--json"))["added"]
 
 
 async def test_a_site_that_is_away_is_watched_all_the_same(run, site):

@@ -5,10 +5,12 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from services.cli import audit, group_limits
+from services.cli import audit, group_limits, kafka
 from services.cli.errors import UserError
 from services.cli.main import main
 from shared.contracts.fields import MOST_GROUPS
+from shared.runtime import growing
+from shared.store import splitting
 
 
 @pytest.fixture
@@ -130,3 +132,53 @@ def test_any_name_that_crawlers_give_gets_a_limit_where_one_says_that_it_is_one(
     for written in ("", "x" * 65, "two words", "ä"):
         with pytest.raises(UserError, match="visible ASCII"):
             run("limit", written, "5/s", "--named")
+
+
+@pytest.fixture
+def grow(monkeypatch):
+    """Begins a growth of so many shards to so many over limits that stand: what the command says,
+    and whether anything was changed."""
+
+    def invoke(before, number, standing):
+        changed = []
+
+        async def limits(_settings):
+            return dict.fromkeys(standing, 1.0)
+
+        async def partitions(settings, topics):
+            return {topic.name: list(range(before)) for topic in topics}
+
+        async def passes(*_):
+            """The topics can get so many partitions."""
+
+        def prepare(*_):
+            changed.append(True)
+            raise UserError("the rest is others' matter")
+
+        monkeypatch.setattr(group_limits, "standing_limits", limits)
+        monkeypatch.setattr(group_limits, "topic_partitions", partitions)
+        monkeypatch.setattr(kafka, "require_broker", lambda _: None)
+        monkeypatch.setattr(growing, "require_partitions", passes)
+        monkeypatch.setattr(splitting, "require_can_grow", lambda *_: {})
+        monkeypatch.setattr(splitting, "prepare", prepare)
+        result = CliRunner().invoke(main, ["shards", "grow", str(number)])
+        return result.output, bool(changed)
+
+    return invoke
+
+
+LIMITED = [f"{number:02}.example" for number in range(79)]
+
+
+def test_shards_do_not_become_more_than_leave_room_for_the_limits_of_groups(grow):
+    said, has_changed = grow(128, 256, LIMITED)
+    assert "79 groups have limits, and with 256 shards there is room for 78" in said
+    assert "of 78.example for one" in said
+    assert not has_changed
+
+
+@pytest.mark.parametrize(
+    ("before", "number", "count"), [(128, 256, 78), (256, 256, 79), (4, 128, 79)]
+)
+def test_where_there_is_room_or_it_is_too_late_shards_become_more(grow, before, number, count):
+    assert grow(before, number, LIMITED[:count])[1]

@@ -1,12 +1,15 @@
 """Times are told to people as they read them, and to programs as they compute with them."""
 
+import contextlib
 import json
+import math
 
 import pytest
 from click.testing import CliRunner
 
-from services.cli.commands import hosts
+from services.cli.commands import hosts, subscriptions
 from services.cli.main import main
+from shared.store import subscriptions as stored
 from shared.views import answers
 
 UNTIL = 1.7e9 + 12 * 3600 + 7
@@ -47,3 +50,19 @@ def test_people_read_until_when_a_host_is_blocked(show):
 
 def test_programs_get_seconds(show):
     assert json.loads(show("--json"))["blocked_until"] == UNTIL
+
+
+@pytest.mark.parametrize(("ends", "told"), [(UNTIL, "2023-11-15 10:13:27Z"), (-math.inf, "-")])
+def test_a_subscription_that_no_hub_has_granted_yet_has_no_end(monkeypatch, ends, told):
+    topic = "https://a.example/feed"
+    found = stored.Subscription("0", topic, None, "", "", "", "wanted", "", 0, ends)
+    monkeypatch.setattr(stored, "list_subscriptions", lambda _: [found])
+    monkeypatch.setattr(subscriptions, "_connection", contextlib.nullcontext)
+    for more in ([], ["--json"]):
+        result = CliRunner().invoke(main, ["subscriptions", "list", *more])
+        assert result.exit_code == 0, result.exception
+        if more:
+            expected = ends if ends > 0 else None
+            assert json.loads(result.stdout)[0]["lease_ends"] == expected
+        else:
+            assert told in result.stdout

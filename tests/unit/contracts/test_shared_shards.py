@@ -1,5 +1,7 @@
 """Which database has which shards, as the setting says it."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,13 +13,22 @@ from shared.contracts.layout import Layout
 A, B, C = (f"postgresql://user:hidden@{name}/freshet" for name in "abc")
 
 
-def test_each_range_of_shards_has_its_database_and_the_first_is_the_home():
+def test_each_range_of_shards_has_its_database_and_that_of_shard_0_is_the_home():
     databases = Databases.parse(f"0-127={A},128-255={B}")
 
     assert databases.home.url == A
     assert [databases.of(shard).url for shard in (0, 127, 128, 255)] == [A, A, B, B]
     assert [one.held for one in databases.each] == ["0-127/256", "128-255/256"]
     assert databases.are_several
+
+
+def test_in_whatever_order_they_are_written_the_home_is_the_same():
+    entries = [f"0={A}", f"1-2={B}", f"3={A}", f"4={C}"]
+    for order in itertools.permutations(entries):
+        databases = Databases.parse(",".join(order))
+
+        assert databases == Databases.parse(",".join(entries))
+        assert [one.url for one in databases.each] == [A, B, C]
 
 
 def test_a_shard_that_comes_by_a_growth_is_where_its_parent_is():

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from shared.contracts.identity import identify
-from shared.discovery.admission import FEW, Admission, Link
+from shared.discovery.admission import FEW, REMEMBERED_SECONDS, Admission, Link
 from shared.discovery.rules import DiscoveryRules
 from shared.discovery.updates import BEHIND_SECONDS, Said, updates_by_place
 from shared.runtime.settings import Settings
@@ -43,8 +43,8 @@ def admission(database, most_remembered=1000, **settings):
     return Admission(rules, database, most_remembered)
 
 
-async def judged(admission, *urls):
-    return [was.became for was in await admission.judge([Link(u, 1, 0.0) for u in urls], 0.0)]
+async def judged(admission, *urls, now=0.0):
+    return [was.became for was in await admission.judge([Link(u, 1, 0.0) for u in urls], now)]
 
 
 async def test_unless_said_otherwise_links_add_pages_to_hosts_that_have_some():
@@ -78,7 +78,7 @@ async def test_what_is_known_is_not_asked_for_again_as_long_as_there_is_room():
     database = Database(["https://a.example/1"])
     some = admission(database, most_remembered=2)
     new = await some.judge([Link("https://a.example/2", None, 0.0)], 0.0)
-    some.remember([new[0].page])
+    some.remember([new[0].page], 0.0)
     assert await judged(some, "https://a.example/1", "https://a.example/2") == ["known", "known"]
     database.asked.clear()
     assert await judged(some, "https://a.example/1", "https://a.example/2") == ["known", "known"]
@@ -89,10 +89,53 @@ async def test_what_is_known_is_not_asked_for_again_as_long_as_there_is_room():
     assert database.asked[-1] == "https://a.example/1"
 
 
+@pytest.mark.parametrize("is_published", [False, True])
+async def test_a_page_that_was_erased_is_new_again_however_often_links_lead_there(is_published):
+    url = "https://a.example/1"
+    database = Database([url, "https://a.example/2"])
+    some = admission(database)
+    if is_published:  # It came within ten minutes of the erasure: estimators left it out.
+        del database.there[identify(url).page_id]
+        some.remember([identify(url)], 0.0)
+    assert await judged(some, url) == ["known"]
+    database.there.pop(identify(url).page_id, None)
+    for minute in range(1, 60):
+        assert await judged(some, url, now=60.0 * minute) == ["known"]
+    assert await judged(some, url, now=REMEMBERED_SECONDS) == ["new"]
+
+
 async def test_a_page_that_was_not_published_is_new_again():
     some = admission(Database(["https://a.example/1"]))
     for _ in range(2):
         assert await judged(some, "https://a.example/2") == ["new"]
+
+
+PAGE = "https://victim.example/news"
+TWIN = (
+    "https://h00.attacker.example/pppaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbaaaaaaaa9vt82auqaaaaaaaa4i1s3oll"
+    "aaaaaaaa7sqq543zaaaaaaaaqe41biqk"
+)
+"""It has the id of the other page, and was found in ten seconds, as a host's twin is
+(`twin_hosts`)."""
+
+
+def test_a_page_has_a_twin():
+    assert identify(PAGE).page_id == identify(TWIN).page_id
+
+
+@pytest.mark.parametrize("links", [(PAGE, TWIN), (TWIN, PAGE)])
+@pytest.mark.parametrize("times", [1, FEW])
+async def test_beside_its_twin_no_page_of_a_host_that_is_not_wanted_gets_in(links, times):
+    some = admission(Database(["https://victim.example/"]))
+    wanted = {PAGE: "new", TWIN: "host"}
+    assert await judged(some, *links * times) == [wanted[url] for url in links] * times
+
+
+async def test_of_two_pages_with_one_id_one_gets_in_and_only_the_database_hides_the_other():
+    some = admission(Database(), discovery_hosts=["any"])
+    assert await judged(some, TWIN, PAGE) == ["new", "known"]
+    some.remember([identify(TWIN)], 0.0)
+    assert await judged(some, TWIN, PAGE) == ["known", "new"]
 
 
 HOSTILE = {

@@ -61,7 +61,7 @@ def test_the_number_of_shards_may_be_a_multiple_of_those_in_the_ranges(monkeypat
     ("more", "said"),
     [
         ({"FRESHET_DATABASES": f"0-30={A},32-63={B}"}, "databases: no range has shard 31"),
-        ({"DATABASE_URL": B}, "DATABASE_URL is not the URL of the first"),
+        ({"DATABASE_URL": B}, "DATABASE_URL is not the URL of shard 0"),
         ({"FRESHET_VIEW_DATABASE_URL": READER_A}, "give view_databases"),
         (
             {"FRESHET_VIEW_DATABASES": f"0-30={READER_A},31-63={READER_B}"},
