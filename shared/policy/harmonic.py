@@ -20,6 +20,7 @@ from shared.policy.kernels.harmonic import (
     unit_harmonic,
     unit_harmonic_inverse,
 )
+from shared.policy.kernels.special import MOST_COUNTED
 from shared.policy.model import Column, as_columns
 
 
@@ -156,7 +157,8 @@ def _staircase_threshold(
     while staircase_value(kappa, gamma, high) < target:
         high *= 2.0
     low = np.floor(0.5 * high)
-    while high - low > 1.0:
+    # Beyond what can be counted one by one nobody lives to see the difference.
+    while high - low > 1.0 and high < MOST_COUNTED:
         middle = np.floor(0.5 * (low + high))
         if staircase_value(kappa, gamma, middle) < target:
             low = middle

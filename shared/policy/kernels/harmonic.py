@@ -17,6 +17,9 @@ _EULER = 0.5772156649015329
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _SATURATED = 36.0
 
+_MANY = 1e5
+"""Of more signals a sum over them is found as an integral."""
+
 _LEAST_SHARE = 1e-200
 """α counts as no less than this share of γp, which keeps p/α finite; only values of that size,
 of pages without a signal since their crawl, are changed by it."""
@@ -182,11 +185,15 @@ def staircase_value(kappa: float, gamma: float, signals: float) -> float:
     """V/μ = (1/γ)Σ_{k≤n} (1 − e^{−kκ}) where every change is signalled (α = 0)."""
     if kappa == math.inf:
         return signals / gamma
-    if signals * kappa < 0.1:
+    if signals * kappa < 0.1 and signals < _MANY:
         total = 0.0
         for k in range(1, int(signals) + 1):
             total -= math.expm1(-k * kappa)
         return total / gamma
+    if signals * kappa < 0.1:
+        # Euler and Maclaurin: what comes next is κ³/720 of nothing.
+        smooth = unit_harmonic(signals * kappa) / kappa
+        return (smooth - (0.5 - kappa / 12.0) * math.expm1(-signals * kappa)) / gamma
     q = math.exp(-kappa)
     return (signals - q * math.expm1(-signals * kappa) / math.expm1(-kappa)) / gamma
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from shared.policy.compiled import compiled
 from shared.policy.kernels.special import (
+    MOST_COUNTED,
     poisson_probability,
     poisson_tail,
     poisson_tail_of_many,
@@ -45,9 +46,6 @@ _MANY = 1e5
 
 _FEW = 8.0
 """Waves that are no more than this are not dear, whatever the sum is."""
-
-_COUNTED = 1e15
-"""Up to here numbers go on by one."""
 
 _NEXT_TO_NOTHING = 1e-18
 """Share of a sum at which its falling terms have come to an end."""
@@ -378,7 +376,7 @@ def noisy_value_and_psi(
         strength = gamma * kappa / alpha
         length = signals + periods
         # Of more terms than can be counted each is beyond the last digit, and so are the waves.
-        waves = waves_needed(strength, length) if length < _COUNTED else 0.0
+        waves = waves_needed(strength, length) if length < MOST_COUNTED else 0.0
         if waves <= 1.0 + 0.1 * terms and (waves <= _FEW or waves <= most_waves(strength, length)):
             return _spectrum(alpha, kappa, gamma, elapsed, signals, waves)
     return _sum_of_terms(alpha, kappa, gamma, elapsed, signals, terms)

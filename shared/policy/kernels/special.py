@@ -7,6 +7,9 @@ from shared.policy.compiled import compiled
 _TWO_PI = 2.0 * math.pi
 _SERIES_BELOW = 0.4
 
+MOST_COUNTED = 1e15
+"""Up to here numbers of signals go on by one."""
+
 _OUT_OF_SIGHT = 700.0
 """e to minus this is nothing beside 1, and still a number."""
 

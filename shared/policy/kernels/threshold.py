@@ -11,7 +11,7 @@ import numpy as np
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import LONGEST_DAYS, change_rate_scalar, fully_signalled
 from shared.policy.kernels.noisy import first_term, noisy_value_and_psi
-from shared.policy.kernels.special import unit_value_inverse
+from shared.policy.kernels.special import MOST_COUNTED, unit_value_inverse
 
 _CLOSE = 1e-9
 """Newton's last step, relative: its successor would be below rounding."""
@@ -29,11 +29,11 @@ def _staircase_threshold(kappa: float, gamma: float, target: float) -> tuple[flo
     change_rate = -gamma * math.expm1(-kappa)
     low = 0.0
     high = max(1.0, np.ceil(unit_value_inverse(target * change_rate) / kappa))
-    while fully_signalled(kappa, gamma, high, 0.0)[0] < target:
+    while high < MOST_COUNTED and fully_signalled(kappa, gamma, high, 0.0)[0] < target:
         low = high
         high *= 2.0
-        if high > 1e15:
-            return math.inf, math.inf
+    if not high < MOST_COUNTED:
+        return math.inf, math.inf
     while high - low > 1.0:
         middle = np.floor(0.5 * (low + high))
         if fully_signalled(kappa, gamma, middle, 0.0)[0] < target:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from services.bench.value_reference import regularised_gamma
-from shared.contracts.objectives import HARMONIC
+from shared.contracts.objectives import FRESHNESS, HARMONIC
 from shared.policy.kernels import noisy
+from shared.policy.kernels.harmonic import staircase_value
 from shared.policy.kernels.noisy import noisy_value_and_psi
 from shared.policy.kernels.special import poisson_tail_of_many
 from shared.policy.objectives import (
@@ -154,3 +155,24 @@ def test_more_signals_than_can_be_counted_still_have_a_value():
         value, psi = value_and_psi(1e-20, 0.5, 4.0, 1.0, signals)
         assert value == pytest.approx(-1.0 / (4.0 * math.expm1(-0.5)), rel=1e-12)
         assert psi == pytest.approx(signals / 4.0, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "signals"),
+    [(1e-4, 300), (3e-7, 99_999), (3e-7, 100_001), (1e-12, 9e10), (1e-40, 1e18)],
+)
+def test_a_staircase_of_many_steps_matches_the_sum_of_all(kappa, signals):
+    with mp.workdps(120):
+        q, n = mp.exp(-mp.mpf(kappa)), mp.mpf(signals)
+        expected = (n - q * (1 - q**n) / (1 - q)) / 3
+    assert abs(staircase_value(kappa, 3.0, float(signals)) / expected - 1) <= 1e-14
+
+
+@pytest.mark.parametrize("kappa", [7e-44, 1e-20, 1e-17, 1e-9])
+@pytest.mark.parametrize("objective", [FRESHNESS, 1, HARMONIC])
+def test_where_next_to_nothing_is_known_of_signals_and_all_else_a_threshold_is_found(
+    objective, kappa
+):
+    reached, psi = objective_threshold_scalar(objective, 0.0, kappa, 5.0, 3.0)
+    assert reached > 0.0
+    assert psi > 0.0
