@@ -63,9 +63,9 @@ test: setup ## Run the tests: style, types, unit, contract (both brokers), integ
 tests: lint kernels
 	$(PYTEST) -n 5 -m "not long" tests clients
 
-# Seeds 1 to 40 are of `make test`.
-long: setup ## Run what takes too long for each time, and CI runs: more seeds, more planted faults, larger worlds.
-	FRESHET_SIMULATION_SEED=41 FRESHET_SIMULATION_SEEDS=80 $(PYTEST) -n auto -m "long or seeds" tests clients
+# Seeds 1 to 20 are of `make test`.
+long: setup ## Run what takes too long for each time, and CI runs: more seeds, examples and planted faults, larger worlds.
+	FRESHET_SIMULATION_SEED=21 FRESHET_SIMULATION_SEEDS=100 $(PYTEST) -n auto --all-examples -m "long or seeds or examples" tests clients
 
 again: lint types ## Run up to three tests that failed once more, one after the other; passing now, they are unsteady.
 	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none --at-most 3 tests clients

@@ -11,12 +11,19 @@ NO_APACHE_KAFKA = "Apache Kafka cannot run here: "
 """Begins the reason of every skip that is due to it."""
 
 
-ONCE = pytest.mark.parametrize(
-    "broker", ["local", pytest.param("apache", marks=pytest.mark.long)], indirect=True
-)
+def _once(fixture: str) -> pytest.MarkDecorator:
+    kinds = ["local", pytest.param("apache", marks=pytest.mark.long)]
+    return pytest.mark.parametrize(fixture, kinds, indirect=True)
+
+
+ONCE = _once("broker")
 """On a test of what a worker makes of messages, which is no matter of the broker's: on the local
 one each time, on Apache Kafka with `make long`. The contract tests hold both to the same, and
 whole systems are harmed on Apache Kafka."""
+
+OWN_ONCE = _once("own_broker")
+"""The same, on a test that stops or kills its broker: Apache Kafka takes four seconds of a core to
+start again, and is killed where whole systems are harmed."""
 
 
 def best_broker() -> str:

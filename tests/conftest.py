@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("freshet")
 
-pytest_plugins = ("arranging", "simulated_seeds", "pytester")
+pytest_plugins = ("arranging", "examples", "simulated_seeds", "pytester")
 
 BROKERS = ("local", "apache")
 
@@ -167,13 +167,46 @@ def postgres_uri(postgres_server: EmbeddedPostgres) -> str:
     return postgres_server.uri
 
 
+Copy = Callable[[str], str]
+"""Makes a database that is a copy of another, by its name: its address."""
+
+
+@pytest.fixture(scope="session")
+def commanding() -> Iterator[Callable[[EmbeddedPostgres], psycopg.Connection]]:
+    """A connection to a server's default database, which stays: each costs what a test may."""
+    with ExitStack() as stack:
+
+        @cache
+        def connection(server: EmbeddedPostgres) -> psycopg.Connection:
+            return stack.enter_context(closing(psycopg.connect(server.uri, autocommit=True)))
+
+        yield connection
+
+
 @pytest.fixture
-def database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+def copied_database(
+    postgres_server: EmbeddedPostgres,
+    commanding: Callable[[EmbeddedPostgres], psycopg.Connection],
+) -> Iterator[Copy]:
+    """Makes databases for one test, which are dropped after it."""
+    names, command = [], commanding(postgres_server).execute
+
+    def copy(template: str) -> str:
+        name = f"test_{uuid.uuid4().hex}"
+        # Files are copied in half of what it costs to write them to the log as well.
+        command(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
+        names.append(name)
+        return postgres_server.database_uri(name)
+
+    yield copy
+    for name in names:
+        command(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def database_url(copied_database: Copy) -> str:
     """Address of an empty database for one test."""
-    name = f"test_{uuid.uuid4().hex}"
-    yield postgres_server.create_database(name)
-    with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    return copied_database("template1")
 
 
 @pytest.fixture(scope="session")
@@ -194,24 +227,10 @@ def migrated_template(postgres_server: EmbeddedPostgres) -> Callable[[int], str]
 
 @pytest.fixture
 def migrated_database(
-    postgres_server: EmbeddedPostgres, migrated_template: Callable[[int], str]
-) -> Iterator[Callable[[int], str]]:
+    copied_database: Copy, migrated_template: Callable[[int], str]
+) -> Callable[[int], str]:
     """Makes migrated databases for one test: copies, which cost less than migrating does."""
-    names = []
-
-    def copy(shards: int) -> str:
-        template, name = migrated_template(shards), f"test_{uuid.uuid4().hex}"
-        with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
-            # Files are copied in half of what it costs to write them to the log as well.
-            copied = f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"
-            connection.execute(copied)
-        names.append(name)
-        return postgres_server.database_uri(name)
-
-    yield copy
-    with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
-        for name in names:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    return lambda shards: copied_database(migrated_template(shards))
 
 
 @pytest.fixture

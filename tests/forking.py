@@ -1,14 +1,17 @@
 """Workers that begin loaded: forked from a process that has loaded what they load.
 
 To load its libraries, and its kernels from the cache, takes a worker 1 to 1.6 s of a core, more
-than most tests of it take otherwise. Here it is done once for each kind of worker: a process,
-started as a worker is, loads what all of them share; of it one is forked for each kind, which loads
-the rest and forks the workers. A worker has an environment, a folder, signals and an exit of its
-own, and runs `freshet worker NAME` from its first line to its last; it finds its modules loaded,
-and none of another kind. No thread of ours runs, and no file is open, where a fork is made.
+than most tests of it take otherwise. Here it is done once for each kind of worker in a run of
+the tests, however many processes run them: a process, started as a worker is, loads what all of
+them share; of it one is forked for each kind, which loads the rest; and of that, one for each
+process of tests, which forks the workers and knows how they ended. A worker has an environment, a
+folder, signals and an exit of its own, and runs `freshet worker NAME` from its first line to its
+last; it finds its modules loaded, and none of another kind. No thread of ours runs, and no file is
+open, where a fork is made.
 """
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -19,6 +22,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +31,8 @@ SHARED = ("services.cli.commands.worker", "shared.runtime.publisher", "shared.ru
 """What all kinds load: nothing that one of them does not."""
 
 _MESSAGE_BYTES = 1 << 17
+_TRIES = 1000
+_WELCOME = b"welcome"
 
 _CODE = """
 import sys
@@ -62,24 +68,55 @@ _READY: dict[str, Callable[[], None]] = {
 def root(number: int) -> str:
     """Fork a process for each kind that is asked for; returns in workers only, with their kind.
 
+    It ends when all who came have gone.
+
     Args:
-        number: of the socket on which kinds are asked for, each with the socket for its workers.
+        number: of the socket to which processes of tests come. They ask for kinds, each with the
+            socket for its workers.
     """
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C is for the tests, who then close the socket
-    asked = socket.socket(fileno=number)
+    door = socket.socket(fileno=number)
     gc.disable()
     _load(SHARED)
-    while True:
+    guests, kinds = [_let_in(door)], dict[str, socket.socket]()
+    while guests:
+        for asked in select.select([door, *guests], [], [])[0]:
+            if asked is door:
+                guests.append(_let_in(door))
+                continue
+            name, of_workers = _question(asked)
+            if of_workers is None:
+                guests.remove(asked)
+                asked.close()
+                continue
+            if name not in kinds:
+                kinds[name], theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                if os.fork() == 0:
+                    for one in (door, *guests, *kinds.values(), of_workers):
+                        one.close()
+                    return _kind(name, theirs)
+                theirs.close()
+            socket.send_fds(kinds[name], [name.encode()], [of_workers.fileno()])
+            of_workers.close()
+    os._exit(0)
+
+
+def _let_in(door: socket.socket) -> socket.socket:
+    guest, _ = door.accept()
+    with contextlib.suppress(OSError):  # gone again
+        guest.send(_WELCOME)
+    return guest
+
+
+def _question(asked: socket.socket) -> tuple[str, socket.socket | None]:
+    """For which kind a socket came; None: whoever asks has gone."""
+    try:
         message, numbers, _, _ = socket.recv_fds(asked, _MESSAGE_BYTES, 1)
-        if not message:
-            os._exit(0)
-        of_kind = socket.socket(fileno=numbers[0])
-        if os.fork() == 0:
-            asked.close()
-            return _kind(message.decode(), of_kind)
-        of_kind.close()
+    except ConnectionResetError:
+        return "", None
+    return message.decode(), socket.socket(fileno=numbers[0]) if message else None
 
 
 def _load(modules: tuple[str, ...]) -> None:
@@ -89,11 +126,23 @@ def _load(modules: tuple[str, ...]) -> None:
 
 
 def _kind(name: str, asked: socket.socket) -> str:
-    """Fork the workers of a kind, and say how they ended; returns in workers only."""
+    """Load what a kind loads, and fork a process for each socket; returns in workers only."""
     _load((f"services.{name}.worker",))
     if name in _READY:
         _READY[name]()
         gc.freeze()
+    while True:
+        _, of_workers = _question(asked)
+        if of_workers is None:
+            os._exit(0)
+        if os.fork() == 0:
+            asked.close()
+            return _workers_of(name, of_workers)
+        of_workers.close()
+
+
+def _workers_of(name: str, asked: socket.socket) -> str:
+    """Fork the workers of a kind, and say how they ended; returns in workers only."""
     while True:
         message = asked.recv(_MESSAGE_BYTES)
         if not message:
@@ -189,8 +238,8 @@ class _Kind:
 
 
 _kinds: dict[str, _Kind] = {}
-_roots: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
-"""Those of this process: one, when it is needed."""
+_roots: list[socket.socket] = []
+"""The way to the root, when it is needed."""
 
 
 @atexit.register
@@ -198,9 +247,8 @@ def _end() -> None:
     """Without their sockets they end, and leave the workers alone."""
     for kind in _kinds.values():
         kind.close()
-    for process, ours in _roots:
+    for ours in _roots:
         ours.close()
-        process.wait()
 
 
 def forked(name: str, environment: dict[str, str], log: Path) -> ForkedProcess:
@@ -220,17 +268,41 @@ def forked(name: str, environment: dict[str, str], log: Path) -> ForkedProcess:
 
 def _kind_of(name: str) -> _Kind:
     if not _roots:
-        _roots.append(_start_root())
+        _roots.append(_way_to_root())
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        socket.send_fds(_roots[0][1], [name.encode()], [theirs.fileno()])
+        socket.send_fds(_roots[0], [name.encode()], [theirs.fileno()])
     return _Kind(ours)
 
 
-def _start_root() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        code = _CODE.format(folder=str(Path(__file__).parent), number=theirs.fileno())
-        command = [sys.executable, "-c", code]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
-    return process, ours
+def _way_to_root() -> socket.socket:
+    """To the one of this run of the tests; started, where nobody has done so or all had gone."""
+    # A name without a file: it is free again when the root has ended, however it ended.
+    address = f"\0freshet-forking-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    for _ in range(_TRIES):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            try:
+                door.bind(address)
+            except OSError:  # somebody has it
+                pass
+            else:
+                door.listen()
+                _start_root(door)
+        ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # It may not listen yet, or end just now, as all others have gone.
+        with contextlib.suppress(ConnectionError):
+            ours.connect(address)
+            if ours.recv(len(_WELCOME)):
+                return ours
+        ours.close()
+        time.sleep(0.01)
+    raise RuntimeError("there is no process that forks workers, and none can be started")
+
+
+def _start_root(door: socket.socket) -> None:
+    code = _CODE.format(folder=str(Path(__file__).parent), number=door.fileno())
+    # A process of its own: others may need it for longer than this one is there.
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, pass_fds=[door.fileno()]
+    )
+    process.returncode = 0  # nobody waits for it

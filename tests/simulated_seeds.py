@@ -23,7 +23,7 @@ COUNT: Final = "FRESHET_SIMULATION_SEEDS"
 """Environment: how many."""
 
 USUAL_FIRST: Final = 1
-USUAL_COUNT: Final = 40
+USUAL_COUNT: Final = 20
 
 SEEDS: Final = 10**9
 """New ones are drawn from so many."""

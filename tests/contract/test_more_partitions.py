@@ -4,6 +4,7 @@ import asyncio
 
 from aiokafka import TopicPartition
 from aiokafka.admin import NewPartitions
+from apache import OWN_ONCE
 
 
 async def add(clients, name, count) -> None:
@@ -46,6 +47,7 @@ async def test_an_idempotent_producer_goes_on_while_partitions_are_added(clients
     assert await everything(clients, read, unique, total) == wanted
 
 
+@OWN_ONCE
 async def test_partitions_that_were_added_and_their_records_survive_a_kill(
     own_broker, connect, read, unique
 ):

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 from aiokafka import TopicPartition
+from apache import OWN_ONCE
 
-pytestmark = pytest.mark.slow(6)
+pytestmark = [pytest.mark.slow(2), OWN_ONCE]
 
 
 async def test_a_kill_loses_nothing_acknowledged_and_repeats_nothing(

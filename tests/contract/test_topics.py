@@ -7,6 +7,7 @@ import pytest
 from aiokafka.admin import NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import InvalidPartitionsError, KafkaError
+from apache import OWN_ONCE
 
 UNKNOWN_TOPIC = 3
 ALREADY_EXISTS, INVALID_TOPIC, INVALID_PARTITIONS, INVALID_CONFIG = 36, 17, 37, 40
@@ -62,6 +63,7 @@ async def test_what_cannot_be_altered_is_refused(clients, unique, name, setting,
     assert [code for code, *_ in answer.resources] == [error]
 
 
+@OWN_ONCE
 async def test_an_altered_topic_stays_so_through_a_restart(own_broker, connect, unique):
     clients = connect(own_broker.bootstrap_servers)
     await clients.create_topic(unique)

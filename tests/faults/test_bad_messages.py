@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaError
-from apache import best_broker
+from apache import need_apache_kafka
 from ledger import Ledger, settled
 from live_run import PAGES, LiveRun, live_run, raw_producer
 
@@ -139,10 +139,14 @@ async def check_result(run: LiveRun, ledger: Ledger, latest: float) -> None:
         assert "Traceback" not in run.log(name)
 
 
-@pytest.mark.slow(40)
+@pytest.mark.slow(30)
 @pytest.mark.postgres
-async def test_bad_messages_change_nothing(system_dir: Path) -> None:
-    async with live_run(system_dir, best_broker(), "--seed", "7") as run:
+@pytest.mark.kafka
+@pytest.mark.parametrize("kind", ["local", pytest.param("apache", marks=pytest.mark.long)])
+async def test_bad_messages_change_nothing(system_dir: Path, kind: str) -> None:
+    if kind == "apache":
+        need_apache_kafka()
+    async with live_run(system_dir, kind, "--seed", "7") as run:
         settings = run.settings
         clock = settings.clock()
         async with raw_producer(settings) as producer:

@@ -6,6 +6,7 @@ import uuid
 import pytest
 from aiokafka.admin import NewPartitions
 from aiokafka.errors import UnknownTopicOrPartitionError
+from apache import OWN_ONCE
 from structlog.testing import capture_logs
 
 from shared.contracts.messages import PageSignal
@@ -23,6 +24,10 @@ NAMES = [topic.name for topic in OF_SHARDS]
 
 @pytest.fixture
 def settings(broker):
+    return settings_on(broker)
+
+
+def settings_on(broker):
     return load_settings(
         kafka_bootstrap_servers=broker.bootstrap_servers,
         topic_prefix=f"t{uuid.uuid4().hex}.",
@@ -100,11 +105,12 @@ async def test_topics_that_are_not_there_are_not_made(settings):
     assert set((await counts(settings)).values()) == {0}
 
 
-async def test_it_waits_for_a_broker_that_is_away(own_broker, settings):
-    mine = settings.model_copy(update={"kafka_bootstrap_servers": own_broker.bootstrap_servers})
-    await ensure_topics(mine)
+@OWN_ONCE
+async def test_it_waits_for_a_broker_that_is_away(own_broker):
+    settings = settings_on(own_broker)
+    await ensure_topics(settings)
     own_broker.stop()
-    adding = asyncio.create_task(add_partitions(mine, 4))
+    adding = asyncio.create_task(add_partitions(settings, 4))
     await asyncio.sleep(1.0)
     assert not adding.done()
     own_broker.start()

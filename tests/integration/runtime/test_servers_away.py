@@ -8,6 +8,7 @@ import psutil
 import psycopg
 import pytest
 from aiokafka import TopicPartition
+from apache import OWN_ONCE
 from workers import WorkerProcess, settings_for, worker
 
 from deploy.local.postgres import EmbeddedPostgres
@@ -125,6 +126,7 @@ async def test_a_worker_that_waits_for_the_database_can_be_stopped(
     assert "Traceback" not in process.log.partition("stop")[0]
 
 
+@OWN_ONCE
 async def test_a_broker_that_is_away_is_waited_for(own_broker, database_url, tmp_path):
     # The watchdog's patience is shorter than the broker's absence: waiting is no stall.
     settings = await prepared(own_broker, database_url, stall_seconds=5.0)

@@ -133,6 +133,7 @@ async def answer(publisher, request, **more):
     await publisher.send_for_host(CRAWL_OUTCOMES, request.host, outcome)
 
 
+@ONCE
 async def test_a_crawl_counts_though_its_page_is_not_in_the_database_yet(settings, publisher):
     """As where an estimator stood still: the page comes late among many, its outcome at once."""
     await give_budget(publisher, 1.0)
@@ -172,6 +173,7 @@ async def test_every_new_page_is_asked_for_once_whatever_restarts(settings, publ
     assert len({request.request_id for request in requests}) == PAGES + 1
 
 
+@ONCE
 async def test_it_reports_and_explains_and_puts_bad_parameters_aside(settings, publisher):
     await publisher.send_for_host(HOST_LIMITS, "host0.example", HostLimit("host0.example", 0.0))
     await publisher.send(PAGE_PARAMETERS, b"host0.example", b'{"page_id": -1}', partition=0)
@@ -196,6 +198,7 @@ async def test_it_reports_and_explains_and_puts_bad_parameters_aside(settings, p
     assert [dict(letter.headers)["stage"] for letter in letters] == [b"scheduler"]
 
 
+@ONCE
 async def test_a_slow_host_is_left_alone_for_as_long_as_it_asks(settings, publisher):
     await give_budget(publisher, 20.0)
     async with running(settings) as scheduler:
@@ -212,6 +215,7 @@ async def test_a_slow_host_is_left_alone_for_as_long_as_it_asks(settings, publis
     assert not page["in_flight"]
 
 
+@ONCE
 async def test_pages_that_are_imported_into_the_database_are_asked_for(settings, publisher):
     """No estimator runs, so the import goes straight into the database, behind Kafka's back."""
     url = settings.database_url.get_secret_value()

@@ -163,7 +163,7 @@ def test_what_failed_among_others_is_run_again_named_and_refused_where_it_is_muc
 
     def run(last_that_fails, *arguments):
         monkeypatch.setenv("LAST_THAT_FAILS", str(last_that_fails))
-        return project.runpytest_subprocess(*arguments)
+        return project.runpytest_inprocess(*arguments)
 
     # Nothing has failed: what stopped the first run was no test.
     assert run(-1, *again).ret == pytest.ExitCode.NO_TESTS_COLLECTED

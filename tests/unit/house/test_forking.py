@@ -5,6 +5,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import forking
+import psutil
 import pytest
 from workers import WorkerProcess, settings_for
 
@@ -66,3 +68,39 @@ def test_it_has_loaded_what_its_kind_loads_and_nothing_of_another(tmp_path):
     finally:
         other.kill()
         process.kill()
+
+
+def test_a_kind_is_loaded_once_for_all_processes_of_tests_and_each_knows_how_its_own_end(
+    tmp_path, monkeypatch
+):
+    one = WorkerProcess("ingester", SETTINGS, tmp_path / "one")
+    # As another process of the same run begins.
+    monkeypatch.setattr(forking, "_kinds", {})
+    monkeypatch.setattr(forking, "_roots", [])
+    two = WorkerProcess("ingester", SETTINGS, tmp_path / "two")
+    try:
+        parents = [psutil.Process(process.pid).parent() for process in (one, two)]
+        assert parents[0] != parents[1]
+        assert parents[0].parent() == parents[1].parent()
+        two.kill()
+        assert two._process.wait(60) == -signal.SIGKILL
+        forking._end()
+        assert one.poll() is None
+    finally:
+        one.kill()
+        two.kill()
+    assert one._process.wait(60) == -signal.SIGKILL
+
+
+def test_nothing_is_left_when_all_have_gone(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", f"another-{os.getpid()}")
+    monkeypatch.setattr(forking, "_kinds", {})
+    monkeypatch.setattr(forking, "_roots", [])
+    process = WorkerProcess("discoverer", SETTINGS, tmp_path / "log")
+    forked = psutil.Process(process.pid)
+    above = forked.parents()[:3]
+    process.kill()
+    assert process._process.wait(60) == -signal.SIGKILL
+    forking._end()
+    _, alive = psutil.wait_procs(above, timeout=60)
+    assert alive == []

@@ -8,12 +8,14 @@ import pytest
 from simulated_seeds import COUNT, FIRST, NEW, USUAL_COUNT, USUAL_FIRST
 
 ROOT = Path(__file__).parents[3]
+INI = "[pytest]\nasyncio_default_fixture_loop_scope = function\n"
 
 
 @pytest.mark.slow(3)
 @pytest.mark.parametrize("spread", [(), ("-n", "1")])
 def test_seeds_that_are_named_are_run_and_are_no_settings(pytester, monkeypatch, spread):
     pytester.makeconftest('pytest_plugins = ("simulated_seeds",)')
+    pytester.makeini(INI)
     pytester.makepyfile(
         f"""
         import os
@@ -26,7 +28,8 @@ def test_seeds_that_are_named_are_run_and_are_no_settings(pytester, monkeypatch,
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests'}{os.pathsep}{ROOT}")
     monkeypatch.setenv(FIRST, "5")
     monkeypatch.setenv(COUNT, "3")
-    done = pytester.runpytest_subprocess("-q", *spread)
+    run = pytester.runpytest_subprocess if spread else pytester.runpytest_inprocess
+    done = run("-q", *spread)
     done.assert_outcomes(passed=1)
     assert any("simulated seeds 5 to 7" in line for line in done.outlines)
 
@@ -37,6 +40,7 @@ def test_seeds_are_the_same_in_each_run_unless_new_ones_are_asked_for(
     pytester, monkeypatch, named, is_usual
 ):
     pytester.makeconftest('pytest_plugins = ("simulated_seeds",)')
+    pytester.makeini(INI)
     pytester.makepyfile(
         f"""
         def test_of_them(simulated_seeds):
@@ -48,7 +52,7 @@ def test_seeds_are_the_same_in_each_run_unless_new_ones_are_asked_for(
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests'}{os.pathsep}{ROOT}")
     for name, value in named.items():
         monkeypatch.setenv(name, value)
-    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess("-q").assert_outcomes(passed=1)
 
 
 def test_the_documentation_says_how_many_there_are_in_each_run():

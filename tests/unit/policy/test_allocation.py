@@ -27,9 +27,9 @@ def test_rates_meet_the_budget_and_every_host_limit(share):
     np.testing.assert_allclose(optimum.rates, rates, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.slow(4)
+@pytest.mark.slow(1)
 def test_objective_is_a_general_convex_solvers():
-    params, hosts, caps, budget = random_population(800, 40, seed=7)
+    params, hosts, caps, budget = random_population(400, 20, seed=7)
     optimum = solve_exact(params, hosts, caps, budget)
     assert (optimum.host_multipliers > 0).any()
     lower, upper = best_objective(params, hosts, caps, budget)

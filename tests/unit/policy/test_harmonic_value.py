@@ -72,7 +72,8 @@ def ein_value_by_quadrature(alpha, precision, gamma, iota):
     [
         (0.3, 0.9, 0.5, 2.2, 2),
         (0.3, np.inf, 0.5, 2.2, 1),
-        pytest.param(1.0, 0.05, 3.0, 1.0, 3, marks=pytest.mark.slow(2)),
+        (1.0, 0.2, 3.0, 1.0, 1),
+        pytest.param(1.0, 0.05, 3.0, 1.0, 3, marks=[pytest.mark.slow(2), pytest.mark.long]),
     ],
 )
 def test_ein_form_is_its_integral(alpha, kappa, gamma, t, n):

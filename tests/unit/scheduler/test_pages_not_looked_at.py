@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from examples import some
 from reference_groups import shares_of
 from reference_shard import DAY, World, rules
 from test_shard_selection import START, random_world, something_happens
@@ -70,7 +71,7 @@ def test_pages_of_hosts_at_their_limits_do_not_sleep_long_among_the_others():
     assert seen > 20
 
 
-@pytest.mark.parametrize("seed", [*range(1, 10), 59, 251, 355, 365, 368])
+@pytest.mark.parametrize("seed", some([1, 2, 59, 251, 355, 365, 368, *range(3, 10)], 7))
 @pytest.mark.parametrize("is_quiet", [True, False])
 def test_picks_are_the_most_urgent_though_most_pages_take_part_by_bounds(seed, is_quiet):
     """Half of the hosts wait for their group, with pages that are still listed among the others."""

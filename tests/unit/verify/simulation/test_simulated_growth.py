@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import LeaderNotAvailableError
+from examples import some
 
 from services.verify.simulation.blocking import Blocking, sleep
 from services.verify.simulation.campaign import judge, warm_up
@@ -186,15 +187,15 @@ def test_shards_grow_twice_at_most_in_a_part_of_the_seeds_and_where_it_is_asked_
     assert {grows(seed, others) for seed in range(100)} == {0}
 
 
-@pytest.mark.slow(10)
-def test_every_promise_holds_while_shards_grow():
+@pytest.mark.slow(2)
+@pytest.mark.parametrize("seed", some(range(4), 2))
+def test_every_promise_holds_while_shards_grow(seed):
     warm_up()
-    for seed in range(4):
-        result = simulate(draw_plan(seed, GROWING))
-        assert result.broken == ()
-        assert any("is split" in what for _, _, what in result.story)
-        held = next(finding for finding in result.findings if finding.check == "held")
-        assert held.looked_at > 0
+    result = simulate(draw_plan(seed, GROWING))
+    assert result.broken == ()
+    assert any("is split" in what for _, _, what in result.story)
+    held = next(finding for finding in result.findings if finding.check == "held")
+    assert held.looked_at > 0
 
 
 def test_a_shard_is_held_until_it_is_loaded_or_the_split_is_given_up_however_often_that_is_said():

@@ -5,7 +5,7 @@ from quarters import broken_promise
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.slow(18)
+@pytest.mark.slow(6)
 def test_every_promise_holds(simulated_seeds):
     story = broken_promise(simulated_seeds, 4)
     assert story is None, story
