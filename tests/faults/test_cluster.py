@@ -9,6 +9,7 @@ from verify_run import verify
 FAULTS = ("node-kill", "failover", "forget")
 
 
+@pytest.mark.long
 @pytest.mark.slow(90)
 @pytest.mark.postgres
 @pytest.mark.kafka
