@@ -23,6 +23,9 @@ CLIENT_PREFIX: Final = "freshet-"
 _NODE: Final = re.compile(r"(?:broker-|raft-client-)?(\d+)(?:-.*)?")
 """The client id of a node of a cluster where it is another one's client."""
 
+_TURNS: Final = 5
+"""Of the loop, from where a connection is accepted to where somebody serves it; and some more."""
+
 RESEND_SECONDS: Final = 0.3
 """What is lost on its way is sent again after about so long."""
 
@@ -199,6 +202,13 @@ class Network:
 
     async def close(self) -> None:
         """Close everything."""
+        # Nobody else is let in, and who was just now begins first: of a server that is closed
+        # between the two, asyncio leaves the connection open.
+        for server in self._servers:
+            for listening in server.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         for server in self._servers:
             server.close()
         for task in list(self._connections):

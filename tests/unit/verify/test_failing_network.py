@@ -1,7 +1,10 @@
 """The network of a verification carries, stalls and cuts the connections of one worker."""
 
 import asyncio
+import gc
+import socket
 import struct
+import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -139,3 +142,21 @@ async def test_the_nodes_of_a_cluster_are_told_apart(tmp_path: Path, client: str
     writer.close()
     await made.close()
     server.close()
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_who_comes_just_as_it_is_closed_leaves_nothing_open(turns: int) -> None:
+    async def closed_so_soon() -> None:
+        made, port = Network(), free_port()
+        await made.open_kafka(port, 1)
+        with socket.create_connection(("127.0.0.1", port)):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await made.close()
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asyncio.run(closed_so_soon())
+        gc.collect()
+
+    assert [str(one.message) for one in warned if "unclosed" in str(one.message)] == []
