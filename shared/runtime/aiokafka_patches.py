@@ -1,4 +1,4 @@
-"""All that reaches behind aiokafka's public face, in one place, but for `refused_batches`.
+"""All that reaches behind aiokafka's public face, in one place.
 
 aiokafka tells nobody of its heartbeats, lets nobody hold a producer back, has one time-out for two
 matters, asks a group once for each way of sharing that it offers, and unpacks whatever comes. What
@@ -9,7 +9,7 @@ this was written for: look at what has changed before you raise the bound.
 
 import asyncio
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -142,6 +142,28 @@ def hold_back(producer: AIOKafkaProducer, may_send: Callable[[], bool]) -> None:
         return nothing
 
     accumulator.drain_by_nodes = drain_if_allowed
+
+
+def numbers_of(producer: AIOKafkaProducer) -> Any:
+    """By what a producer counts its records; None: it does not."""
+    return producer._txn_manager  # noqa: SLF001
+
+
+def counts_of(numbers: Any) -> Any:
+    """How many records of each partition are counted; it writes through."""
+    return numbers._sequence_numbers  # noqa: SLF001
+
+
+def follow_sending(producer: AIOKafkaProducer, sent: Callable[[Mapping[Any, Any]], None]) -> None:
+    """Tell of batches that a broker has been sent, before any partition is sent more."""
+    sender: Any = producer._sender  # noqa: SLF001
+    send = sender._send_produce_req  # noqa: SLF001
+
+    async def send_telling(node: int, batches: Any) -> None:
+        await send(node, batches)
+        sent(batches)
+
+    sender._send_produce_req = send_telling  # noqa: SLF001
 
 
 def client_of(consumer: AIOKafkaConsumer) -> AIOKafkaClient:

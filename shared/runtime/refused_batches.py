@@ -5,7 +5,6 @@ only. aiokafka counts what was refused, as it was too large for the topic or a r
 like what was stored: the broker then misses it, and refuses all that comes after it on the
 partition for as long as the producer lives, long after the limit or the right was mended. And where
 the count has come to its end, after 2^31 records, it goes on below nought, which no broker takes.
-`tests/contract/test_aiokafka_patches.py` holds the private parts that are used here to their form.
 """
 
 from collections.abc import Mapping
@@ -19,6 +18,8 @@ from aiokafka.errors import (
     ProducerFenced,
     UnknownProducerId,
 )
+
+from shared.runtime.aiokafka_patches import counts_of, follow_sending, numbers_of
 
 log = structlog.get_logger(__name__)
 
@@ -40,16 +41,12 @@ def go_on_after_refusals(producer: AIOKafkaProducer) -> None:
 
     Each topic that refuses is logged, once until it takes something or refuses it otherwise.
     """
-    numbers: Any = producer._txn_manager  # noqa: SLF001 - there is no public hook
+    numbers = numbers_of(producer)
     if numbers is None or numbers.transactional_id is not None:
         return  # it does not count, or its transactions end with what is refused
-    sender: Any = producer._sender  # noqa: SLF001
-    send = sender._send_produce_req  # noqa: SLF001
     refusing: dict[str, str] = {}
 
-    async def send_noticing(node: int, batches: Mapping[TopicPartition, Any]) -> None:
-        await send(node, batches)
-        # Nobody has had a turn since the partitions may be sent to again.
+    def notice(batches: Mapping[TopicPartition, Any]) -> None:
         for tp, batch in batches.items():
             if not batch.future.done() or batch.future.cancelled():
                 continue
@@ -64,12 +61,12 @@ def go_on_after_refusals(producer: AIOKafkaProducer) -> None:
             else:
                 _count(numbers, tp, -batch.record_count)
 
-    sender._send_produce_req = send_noticing  # noqa: SLF001
+    follow_sending(producer, notice)
     numbers.increment_sequence_number = lambda tp, count: _count(numbers, tp, count)
 
 
 def _count(numbers: Any, tp: TopicPartition, records: int) -> None:
-    counted = numbers._sequence_numbers  # noqa: SLF001
+    counted = counts_of(numbers)
     counted[tp] = (counted[tp] + records) % _NUMBERS
 
 

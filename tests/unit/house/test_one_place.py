@@ -51,7 +51,6 @@ def test_private_parts_of_others_are_touched_where_it_is_said():
 
     assert excused == {
         "shared/runtime/aiokafka_patches.py",
-        "shared/runtime/refused_batches.py",  # aiokafka's: how a producer counts its records
         "shared/policy/compiled.py",  # numba's: where a kernel's machine code is kept
         "shared/policy/calls_apart.py",  # numba's: how a kernel's machine code is linked
         "deploy/docs/metrics.py",  # prometheus_client: the names of a metric's labels
