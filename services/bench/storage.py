@@ -80,10 +80,11 @@ def run(pages: int, programs: str = "") -> dict[str, Any]:
             with connect_writer(postgres.uri, "bench") as connection:
                 connection.autocommit = True
                 wal_bytes = sum(_update(connection) for _ in range(ROUNDS))
-                images = _after_checkpoints(connection, pages, postgres.process_id or 0)
                 _observe(connection)
                 updated = _sizes(connection, pages)
                 keys = _number(connection, _KEYS) / pages
+                # Last: each round of updates takes room.
+                images = _after_checkpoints(connection, pages, postgres.process_id or 0)
         finally:
             postgres.stop()
     urls = population.pages.urls[:1000]

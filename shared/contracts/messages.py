@@ -38,7 +38,7 @@ from shared.contracts.fields import (
     Url,
 )
 from shared.contracts.reported import ClassCrawls, GroupPages, ReasonCrawls
-from shared.contracts.request_ids import crawl_time, requested_us_of
+from shared.contracts.request_ids import crawl_time
 from shared.contracts.shares import DefaultShares, Named
 
 
@@ -108,7 +108,7 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
         Raises:
             ValueError: it says nothing, or where a page leads that does not lead elsewhere.
         """
-        if self.request_id is not None and self.crawled_at < requested_us_of(self.request_id) / 1e6:
+        if self.request_id is not None:
             structs.force_setattr(self, "crawled_at", crawl_time(self.crawled_at, self.request_id))
         if self.group is not None:
             structs.force_setattr(self, "group", usual_address(self.group) or self.group)

@@ -172,8 +172,10 @@ def load_for_learning(
     with reading(database_url) as reader:
         layout = _layout(reader, shard)
         # One to which a growth has not come yet has no tables: all of its pages are here.
-        is_whole = not layout.modulus_of(shard)
-        is_whole |= most_pages_of(reader.connection, {shard, *among}) <= most_pages
+        is_whole = (
+            not layout.modulus_of(shard)
+            or most_pages_of(reader.connection, {shard, *among}) <= most_pages
+        )
         pages = all_pages(reader, shard) if is_whole else LearnedPages.none()
         records = int(pages.histories.seen.sum())
         if not is_whole:

@@ -147,9 +147,9 @@ def _require_not_just_erased(settings: "Settings", hosts: list[str]) -> None:
     from shared.store.connection import connect  # noqa: PLC0415
     from shared.store.erasing import host_erased_at  # noqa: PLC0415
 
+    databases = databases_of(settings)
     for host in hosts:
-        url = databases_of(settings).of_host(host).url
-        with connect(url, "cli", autocommit=True) as connection:
+        with connect(databases.of_host(host).url, "cli", autocommit=True) as connection:
             left = host_erased_at(connection, host) + BEHIND_SECONDS - settings.clock().now()
         if left > 0.0:
             raise UserError(
