@@ -96,9 +96,10 @@ async def _follow(shard: Shard) -> tuple[float, float]:
     loop = asyncio.create_task(reporting.run_demand(stopping))
     try:
         await _until(reporting, shard, 0)
-        shard.parameter_changes += shard.used // 50
+        shard.changes.told += shard.used // 50
         await asyncio.sleep(1.0)
-        changes = shard.parameter_changes = shard.parameter_changes + shard.used // 50
+        shard.changes.told += shard.used // 50
+        changes = shard.changes.told
         started, used = time.perf_counter(), time.process_time()
         await _until(reporting, shard, changes)
         seconds = time.perf_counter() - started
@@ -113,8 +114,8 @@ async def _to_nobody(*_record: object, **_where: object) -> None:
     """Takes the reports."""
 
 
-async def _until(reporting: Reporting, shard: Shard, version: int) -> None:
-    while (demand := reporting.demand_of(shard)) is None or demand.version < version:  # noqa: ASYNC110 - nobody tells
+async def _until(reporting: Reporting, shard: Shard, told: int) -> None:
+    while (demand := reporting.demand_of(shard)) is None or demand.changes.told < told:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.05)
 
 

@@ -1,6 +1,7 @@
 """Reports of a shard to the coordinator: its demand, what is ripe, and what it has crawled."""
 
 import itertools
+import math
 import uuid
 from collections.abc import Sequence
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from services.scheduler.demand.class_reports import class_crawls
+from services.scheduler.demand.patience import Patience
 from services.scheduler.demand.ripe import count_ripe
 from services.scheduler.demand.tally import NEAR_THE_END, Demand
 from services.scheduler.state.report_notes import REASONS
@@ -21,9 +23,6 @@ _WEIGHED: Final = 20_000
 
 _LEAST_WEIGHED: Final = 1_000
 """... and for each of them at least."""
-
-_STALE_SHARE: Final = 0.01
-"""Part of the pages that may change before the demand is computed anew at once."""
 
 MANY_PAGES: Final = 0.1
 """A host with such a part of the pages counts for what the shard can make of its slots."""
@@ -70,6 +69,7 @@ class DemandReporter:
         self._weighed: Weighed | None = None
         self._reported_at = shard.filled_until
         self._misses = False
+        self._patience = Patience()
         self.is_prepared = False
         """Whether what is ripe is known for the next report."""
         self.demand: Demand | None = None
@@ -79,22 +79,31 @@ class DemandReporter:
         self._sequence = itertools.count(1)
 
     def is_stale(self, multiplier: float) -> bool:
-        """Whether the demand is of markedly other parameters, or misses a limit that binds, or its
+        """Whether the demand is of too many other parameters, or misses a limit that binds, or its
         grid ends too near λ₀."""
         demand = self.demand
         if demand is None or 0.0 < multiplier < demand.thresholds[NEAR_THE_END]:
             return True
-        return self._misses or self._changes(demand) > _STALE_SHARE * self._shard.count
+        since = self._shard.changes.since(demand.changes)
+        return self._misses or self._patience.is_over(self._shard.count, since)
 
-    def is_dated(self) -> bool:
-        """Whether the demand is not of today's parameters to the last one."""
-        return self.demand is None or self._changes(self.demand) > 0
+    def is_dated(self, age: float) -> bool:
+        """Whether the demand, computed so many wall seconds ago, is to be of today's parameters."""
+        demand = self.demand
+        if demand is None:
+            return True
+        return age > self._patience.seconds and demand.changes != self._shard.changes
 
-    def _changes(self, demand: Demand) -> int:
-        return self._shard.parameter_changes - demand.version
+    def set_demand(self, demand: Demand, moved: float = math.inf) -> None:
+        """Report this demand from now on.
 
-    def set_demand(self, demand: Demand) -> None:
-        """Report this demand from now on."""
+        Args:
+            demand: of all pages.
+            moved: by what part it is another than the one before (`patience.movement`).
+        """
+        if self.demand is not None:
+            learned = demand.changes.since(self.demand.changes).learned
+            self._patience.note(self._shard.count, learned, moved)
         self.demand = demand
         self._misses = self.is_prepared = False
 

@@ -5,6 +5,7 @@ cuts exactly and a change of it shows at once; those of all other hosts together
 """
 
 import math
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from services.scheduler.demand.page_rates import (
     rates_of_others,
     rates_one_by_one,
 )
+from services.scheduler.state.changes import Changes
 from services.scheduler.state.groups import CrawlRates
 from services.scheduler.state.hosts import Objectives
 from services.scheduler.state.rows import ACTIVE, Rows
@@ -88,8 +90,8 @@ class Demand(NamedTuple):
     """The host of each row of `sums.by_host`."""
     highest: float
     """Highest crawl value that a page can have."""
-    version: int
-    """The shard's `parameter_changes` when the sums were begun."""
+    changes: Changes
+    """Those of the shard when the sums were begun."""
 
     @property
     def thresholds(self) -> NDArray[np.float64]:
@@ -243,7 +245,7 @@ class Tally:
         self._shard = shard
         self._multiplier = multiplier
         self._before = before
-        self._version = shard.parameter_changes
+        self._changes = replace(shard.changes)
         rules = shard.rules.picking
         self._uniform, self._floor = rules.uniform, rules.least_value
         has_interval = rules.least_interval > 0.0
@@ -287,7 +289,7 @@ class Tally:
         if self._sums is None:
             self._sums = self._make_sums(self._buffer[:0])
         _stop_at(self._floor, self._sums)
-        return Demand(self._sums, self._tracked, self._highest, self._version)
+        return Demand(self._sums, self._tracked, self._highest, self._changes)
 
     def is_sound(self, demand: Demand) -> bool:
         """Whether a first pass can stand: the grid was guessed right, and no host is missed."""

@@ -1,6 +1,7 @@
 """Reports to the coordinator: demand curves, refreshed beside the picking at a small cost."""
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -8,6 +9,7 @@ from typing import Final
 
 from services.scheduler import metrics
 from services.scheduler.demand.class_reports import label_of
+from services.scheduler.demand.patience import movement
 from services.scheduler.demand.reporter import DemandReporter
 from services.scheduler.demand.tally import Demand, Estimate, Tally
 from services.scheduler.flow.handler import SchedulerHandler
@@ -28,6 +30,9 @@ are counted as it can take in that time."""
 _DUTY: Final = 0.07
 """Part of a core that keeping demand up to date may take."""
 
+_PATIENT_DUTY: Final = 0.03
+"""The same where demand is computed anew only because time has passed."""
+
 _FIRST_DUTY: Final = 1.0
 """The same before the demand of a shard is more than an estimate."""
 
@@ -39,8 +44,6 @@ _AT_ONCE_SECONDS: Final = 0.01
 
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.1
-_MOST_PATIENCE_SECONDS: Final = 20.0
-"""After so long demand is computed anew even if few pages have changed."""
 
 
 class Reporting:
@@ -158,19 +161,33 @@ class Reporting:
 
     async def _compute(self, shard: Shard, tally: Tally, stopping: asyncio.Event) -> None:
         """One pass over a shard, a slice at a time: ticks go on between the slices."""
-        duty = _DUTY if shard in self._computed_at else _FIRST_DUTY
         while not stopping.is_set():
             await self._estimate_new_ones()
             began = time.perf_counter()
             rows = await self._thread.run(self._copy, shard, tally)
             if rows is None:
                 break
-            turn = min(await asyncio.to_thread(_add, tally, rows) / duty, _LONGEST_PAUSE_SECONDS)
+            taken, duty = await asyncio.to_thread(_add, tally, rows), self._duty(shard)
+            turn = min(taken / duty, _LONGEST_PAUSE_SECONDS)
             await asyncio.sleep(max(began + turn - time.perf_counter(), 0.0))
         else:
             return
-        demand = await asyncio.to_thread(tally.finish)
-        await self._thread.run(self._take, shard, tally, demand)
+        demand, moved = await asyncio.to_thread(self._finish, tally, self.demand_of(shard))
+        await self._thread.run(self._take, shard, tally, demand, moved)
+
+    def _duty(self, shard: Shard) -> float:
+        if shard not in self._computed_at:
+            return _FIRST_DUTY
+        reporter = self._reporters.get(shard)
+        is_patient = reporter is not None and not reporter.is_stale(self._multiplier())
+        return _PATIENT_DUTY if is_patient else _DUTY
+
+    def _finish(self, tally: Tally, before: Demand | None) -> tuple[Demand, float]:
+        """What a pass found, and by what part it is another than before."""
+        demand = tally.finish()
+        if before is None:
+            return demand, math.inf
+        return demand, movement(before, demand, self._multiplier())
 
     async def _estimate_new_ones(self) -> None:
         """A shard that is new reports at once, by a sample of its pages.
@@ -208,7 +225,7 @@ class Reporting:
     def _copy(self, shard: Shard, tally: Tally) -> Rows | None:
         return tally.copy() if shard in self._reporters else None
 
-    def _take(self, shard: Shard, tally: Tally, demand: Demand) -> None:
+    def _take(self, shard: Shard, tally: Tally, demand: Demand, moved: float) -> None:
         reporter = self._reporters.get(shard)
         if reporter is None:
             return
@@ -216,7 +233,7 @@ class Reporting:
         self._passed[shard] = demand
         if is_known:
             self._computed_at[shard] = time.monotonic()
-            reporter.set_demand(demand)
+            reporter.set_demand(demand, moved)
 
     def _begin_stalest(self) -> tuple[Shard, Tally] | None:
         self._follow_shards()
@@ -235,9 +252,7 @@ class Reporting:
     def _is_due(self, reporter: DemandReporter, multiplier: float, age: float) -> bool:
         if age < self._settings.report_seconds:
             return False
-        return reporter.is_stale(multiplier) or (
-            age > _MOST_PATIENCE_SECONDS and reporter.is_dated()
-        )
+        return reporter.is_stale(multiplier) or reporter.is_dated(age)
 
 
 def _add(tally: Tally, rows: Rows) -> float:

@@ -114,7 +114,7 @@ def clear_board(board: Board, used: int, host_count: int, now: float, width: flo
     """All pages are asleep and their s* unset, all hosts without pens."""
     restart(board.wheel, now, width)
     state = board.state[0]
-    state.listed = state.urgent = state.parked = state.free_item = 0
+    state.listed = state.dozing = state.urgent = state.parked = state.free_item = 0
     state.next_item, state.sweeps_first = 1, -1
     state.urgent_by_tier[:] = 0
     for row in range(used):

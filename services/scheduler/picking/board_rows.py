@@ -48,6 +48,10 @@ STATE: Final = np.dtype(
         ("host_sweeps", np.int64),  # how many there were
         ("unsure_below", np.float64),  # pages of hosts whose pens lack their best may be worth this
         ("asked_from", np.int64),  # hosts of listed pages are asked for their limits from here on
+        ("looks", np.int64),  # ... and how often they were not, as pages doze
+        ("dozing", np.int64),  # entries at the beginning of the list that nobody looks at ...
+        ("wakes_at", np.float64),  # ... until then, clock seconds ...
+        ("dozes_below", np.float64),  # ... as they are worth less than this
         ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
         ("urgent_by_tier", np.int64, UPPER_TIERS),  # where tiers take turns: entries of each heap
         ("shares", np.float64, SHARERS),  # ... parts of the slots ...

@@ -54,7 +54,7 @@ def shed_listed(board: Board, keep: int, picked: float, most: int, patience: flo
                 continue
         board.listed[kept] = board.listed[place]
         kept += 1
-    board.state[0].listed = kept
+    board.state[0].listed, board.state[0].dozing = kept, 0
     return gone
 
 

@@ -237,10 +237,10 @@ def _close_line(board: Board, number: int, now: float) -> None:
 
 @compiled
 def drop_left(board: Board) -> None:
-    """Clean up after pages that have left the list."""
+    """Clean up after pages that have left the list; those that doze were not picked."""
     listed, state = board.listed, board.state[0]
-    kept = 0
-    for place in range(state.listed):
+    kept = state.dozing
+    for place in range(kept, state.listed):
         if listed[place].row != LEFT:
             if kept < place:
                 listed[kept] = listed[place]

@@ -32,6 +32,14 @@ _TURNS: Final = 16
 """Looks in which the hosts of all pages that are not looked at are asked whether they are at their
 limits: they lie far apart in memory, and all of them at once would cost as much as all else."""
 
+_DOZE: Final = 0.8
+"""Wall seconds for which pages that will not be looked at so soon doze: they come first in the
+list, and nobody asks whether they are to be."""
+
+_DOZING: Final = 0.05
+"""Of the way from the guard to where pages are looked at: those that will be worth so much less
+doze, as where that is changes."""
+
 
 @compiled
 def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -> None:
@@ -42,6 +50,8 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
     limit (`_TURNS`): what is listed is what may be picked. At 0 no bounds are found. From
     `LEAST_NEW` on, only those are that were never looked at before: no other can be new.
 
+    Nobody asks of pages that doze (`_DOZE`), until that time has passed, or more are looked at.
+
     Args:
         board: the pages.
         now: the time whose priorities count, clock seconds.
@@ -51,14 +61,12 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
     """
     pages, attempts, hosts, terms = board.pages, board.attempts, board.hosts, board.terms
     listed, state = board.listed, board.state[0]
-    expire = skip_below < LEAST_NEW
-    by_bounds = by_bounds and 0.0 < skip_below < LEAST_NEW
+    expire, by_bounds = skip_below < LEAST_NEW, by_bounds and 0.0 < skip_below < LEAST_NEW
     span = max(skip_below - state.guard, 0.0)
     asleep_below, until_worth = skip_below - _AWAKE * span, skip_below - _AWAKE / 2 * span
-    asked_from = state.asked_from if state.asked_from < state.listed else 0
-    asked_to = asked_from + state.listed // _TURNS + 1
-    kept = 0
-    place = -1
+    dozes_below = skip_below - _DOZING * span if expire else 0.0
+    asked_from, asked_to = _let_wake(state, now, skip_below, dozes_below)
+    kept, place = state.dozing, state.dozing - 1
     while place + 1 < state.listed:
         place += 1
         if place + 2 * AHEAD < state.listed and _is_looked_at(
@@ -79,6 +87,7 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
             if kept < place:
                 listed[kept] = listed[place]
             listed[kept].is_exact = 0
+            _let_doze(listed, state, kept)
             kept += 1
             continue
         page = pages[row]
@@ -101,8 +110,55 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
             entry.until = now + _BOUNDED * state.reach
         if entry.until > now:
             entry.bound = priority_of(page, attempts, entry.until, terms)
+            _let_doze(listed, state, kept)
         kept += 1
-    state.listed, state.asked_from = kept, asked_to
+    state.listed = kept
+
+
+@compiled
+def _let_wake(state: Any, now: float, skip_below: float, dozes_below: float) -> tuple[int, int]:
+    """Let no page doze any more where these are to be looked at.
+
+    Args:
+        state: of the board.
+        now: see `weigh_listed`.
+        skip_below: see there.
+        dozes_below: those may doze from now on that are worth less; 0: none.
+
+    Returns:
+        places in the list, from one to before another, whose hosts are asked for their limits: none
+        while pages doze, and then those of all the looks of that time.
+    """
+    if dozes_below > 0.0 and now < state.wakes_at and skip_below >= state.dozes_below:
+        if state.dozing > 0:
+            state.looks += 1
+            return 0, 0
+    else:
+        state.dozing, state.dozes_below = 0, dozes_below
+        state.wakes_at = now + _DOZE * state.reach
+    first = state.asked_from if state.asked_from < state.listed else 0
+    state.asked_from = first + state.listed * min(state.looks + 1, _TURNS) // _TURNS + 1
+    state.looks = 0
+    return first, state.asked_from
+
+
+@compiled
+def _let_doze(listed: Rows, state: Any, place: int) -> None:
+    """Put the entry at a place at the end of those that doze, if nothing is to be asked of it until
+    they wake."""
+    entry = listed[place]
+    if not (entry.bound < state.dozes_below and entry.until >= state.wakes_at):
+        return
+    if state.dozing < place:
+        other = listed[state.dozing]
+        entry.row, other.row = other.row, entry.row
+        entry.host, other.host = other.host, entry.host
+        entry.listing, other.listing = other.listing, entry.listing
+        entry.is_exact, other.is_exact = other.is_exact, entry.is_exact
+        entry.priority, other.priority = other.priority, entry.priority
+        entry.bound, other.bound = other.bound, entry.bound
+        entry.until, other.until = other.until, entry.until
+    state.dozing += 1
 
 
 @compiled
@@ -180,7 +236,8 @@ def queue_listed(
     items = np.empty(keys.size, np.int32)
     size = 0
     listed = board.listed
-    for place in range(count):
+    dozing = board.state[0].dozing if least >= board.state[0].dozes_below else 0
+    for place in range(dozing, count):
         priority = listed[place].priority if listed[place].is_exact else listed[place].bound
         if priority > 0.0 and priority >= least:
             size = push(keys, items, size, priority, place)

@@ -27,4 +27,4 @@ def erase_host(shard: Shard, name: str, time: float) -> None:
     shard.groups.name(host, None)
     shard.open_requests.follow(host)
     shard.selector.touch_host(host)
-    shard.parameter_changes += 1
+    shard.changes.told += 1

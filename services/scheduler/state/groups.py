@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.state.changes import Changes
 from services.scheduler.state.group_rows import default_rows, divide, own_rows, part_of
 from services.scheduler.state.hosts import Hosts
 from services.scheduler.state.named_groups import NOT_NAMED, NamedGroups
@@ -97,7 +98,7 @@ class _Space(Protocol):
     number: int
     hosts: Hosts
     selector: Selector
-    parameter_changes: int
+    changes: Changes
 
 
 class GroupLimit(NamedTuple):
@@ -289,9 +290,7 @@ class HostGroups:
             both = min(were.size, rows.size)
             is_other[:both] = part_of(rows[:both]) != were[:both]
             of = self._hosts.rows[members]
-            self._shard.parameter_changes += int(
-                (is_other[of["group"]] | is_other[of["named"]]).sum()
-            )
+            self._shard.changes.told += int((is_other[of["group"]] | is_other[of["named"]]).sum())
             self._shard.selector.touch_lines()
             return []
         return self._look_again(members)
@@ -344,7 +343,7 @@ class HostGroups:
 
     def _tell(self, hosts: Sequence[int]) -> None:
         """The limits of hosts are others."""
-        self._shard.parameter_changes += len(hosts)
+        self._shard.changes.told += len(hosts)
         for host in hosts:
             self._shard.selector.touch_host(host)
 

@@ -18,6 +18,7 @@ from services.scheduler.state.attempts import (
     take_back_requests,
 )
 from services.scheduler.state.batches import BatchTruth, leave_batch
+from services.scheduler.state.changes import Changes
 from services.scheduler.state.crawls import Outcomes, apply_outcomes
 from services.scheduler.state.groups import CrawlRates, HostGroups
 from services.scheduler.state.hosts import Hosts, list_pages, pages_of, unlist_page
@@ -80,8 +81,7 @@ class Shard:
         self.classes = ShardClasses(rules.classes)
         self.selector = make_selector(self)
         self.open_requests, self.unanswered = OpenRequests(self), Unanswered(self)
-        self.parameter_changes = 0
-        """Counts what makes the demand another: parameters, pages, host limits."""
+        self.changes = Changes()
         self.filled_until = NEVER
         """Slots up to here are settled, or are not ours."""
         self.is_caught_up, self.is_held = False, False
@@ -237,7 +237,7 @@ class Shard:
         active = np.zeros(rows.size, np.uint8) if activity is None else activity
         learned = (alpha, kappa, gamma, active)
         events.apply_parameters(self.pages, self.records, tables, rows, *learned)
-        self.parameter_changes += rows.size
+        self.changes.learned += rows.size
         return self._touched(rows)
 
     def host_parameters(self, messages: Sequence[HostParameters]) -> None:
@@ -253,7 +253,7 @@ class Shard:
         tables, rows = self.hosts.learned.tables, np.concatenate(of_hosts)
         moved = refresh_pages(self.pages, self.records, tables, rows)
         self.selector.touch(moved)
-        self.parameter_changes += moved.size
+        self.changes.learned += moved.size
 
     def _touched(self, rows: NDArray[np.int32]) -> int:
         unknown = int(np.count_nonzero(rows == UNKNOWN))
@@ -289,7 +289,7 @@ class Shard:
             return False
         attempts, rules = self.attempts.reserve(1), self.rules
         apply_update(page, record, attempts, self.classes, rules, update, number, updated_at)
-        self.parameter_changes += 1
+        self.changes.told += 1
         self.selector.touch(np.array([row], np.int32), reweigh=True)
         return True
 
@@ -354,7 +354,7 @@ class Shard:
         freed = unlist_page(self.pages, self.records, self.hosts.rows, row)
         self._removals += 1 - freed.size
         self._free += freed.tolist()
-        self.parameter_changes += 1
+        self.changes.told += 1
         return True
 
     def limit_host(self, name: str, rate: float | None, until: float | None, now: float) -> None:
@@ -381,7 +381,7 @@ class Shard:
         self.hosts.apply_rules(host, now)
         self.open_requests.follow(host)
         self.selector.touch_host(host)
-        self.parameter_changes += 1
+        self.changes.told += 1
 
     def take_back(self, rows: NDArray[np.int64]) -> None:
         """Requests are not sent after all: their pages are not in flight."""

@@ -7,6 +7,7 @@ from reference_groups import shares_of
 from reference_shard import DAY, World, rules
 from test_shard_selection import START, random_world, something_happens
 
+from services.scheduler.picking.shedding import shed_listed
 from services.scheduler.picking.weighing import _TURNS
 
 PAGES = 300
@@ -94,3 +95,39 @@ def test_picks_are_the_most_urgent_though_most_pages_take_part_by_bounds(seed, i
     world.pick([now + 60.0], 10.0, 0.0)
     rows = [row for row in listed_in(world)["row"] if row >= 0]
     assert len(rows) == len(set(rows))
+
+
+@pytest.mark.parametrize("seed", some(range(8), 3))
+@pytest.mark.parametrize("speed", [1.0, 1e6])
+def test_nobody_asks_of_most_of_the_pages_that_are_far_below_what_is_picked(seed, speed):
+    """Nor are they missed when they come up, when less is picked, or when something happens."""
+    rng = np.random.default_rng(seed)
+    retries = {"timeout": 30.0 * speed, "retry": 20.0 * speed}
+    world = random_world(rng, 2 * PAGES, host_rate=1e6, speed=speed, **retries)
+    now, dozed = START, 0.0
+    for tick in range(150):
+        now += speed * float(rng.uniform(0.05, 0.15))
+        slots = 30 if tick % 40 > 37 else 1
+        picked = world.pick(now + speed * np.arange(slots) * 1e-3, 10.0 / speed, 0.0)
+        state = world.shard.selector._board.state[0]
+        dozed = max(dozed, state["dozing"] / max(state["listed"], 1))
+        if tick % 3 == 0:
+            something_happens(rng, world, now + speed * 0.04, picked)
+    assert dozed > 0.3
+
+
+def test_none_that_was_looked_at_dozes_after_others_went_back_to_the_calendar():
+    """Those that stay move up in the list, to places of pages that dozed."""
+    world = random_world(np.random.default_rng(5), 2 * PAGES, host_rate=1e6)
+    now = START
+    for _ in range(20):
+        now += 0.1
+        world.pick([now], 10.0)
+    board = world.shard.selector._board
+    assert board.state[0]["dozing"] > 2 * PAGES / 3
+    best = listed_in(world)["priority"].max()
+    assert shed_listed(board, 50, best, PAGES, 0.0) == PAGES
+    assert board.state[0]["dozing"] == 0
+    for _ in range(20):
+        now += 0.01
+        world.pick([now], 10.0)

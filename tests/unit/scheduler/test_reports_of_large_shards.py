@@ -14,6 +14,7 @@ from services.scheduler.demand.reporter import DemandReporter
 from services.scheduler.demand.tally import Demand, Sums, demand_of
 from services.scheduler.flow import reporting
 from services.scheduler.flow.reporting import Reporting
+from services.scheduler.state.changes import Changes
 from services.scheduler.state.groups import CrawlRates
 from services.scheduler.state.rows import NEVER
 from shared.rules.host_rules import HostRules
@@ -62,7 +63,7 @@ def test_a_limit_that_binds_is_missed_wherever_its_hosts_are_not_summed_on_their
         for numbers in zip(*of, strict=True)
     ]
     assert rates.is_held(largest / DAY).tolist() == held
-    assert Demand(sums, np.zeros(1, np.int32), 1.0, 0).misses(rates) == any(
+    assert Demand(sums, np.zeros(1, np.int32), 1.0, Changes()).misses(rates) == any(
         slot < 0 < most and (most > limit or is_held)
         for slot, most, limit, is_held in zip(slots, largest, own, held, strict=True)
     )
