@@ -11,7 +11,7 @@ import numpy as np
 from services.scheduler.demand.class_reports import class_crawls
 from services.scheduler.demand.patience import Patience
 from services.scheduler.demand.ripe import count_ripe
-from services.scheduler.demand.tally import NEAR_THE_END, Demand
+from services.scheduler.demand.tally import Demand, is_near_the_end
 from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.selector import Weighed
 from services.scheduler.state.shard import Shard
@@ -82,7 +82,7 @@ class DemandReporter:
         """Whether the demand is of too many other parameters, or misses a limit that binds, or its
         grid ends too near λ₀."""
         demand = self.demand
-        if demand is None or 0.0 < multiplier < demand.thresholds[NEAR_THE_END]:
+        if demand is None or is_near_the_end(demand.thresholds, multiplier):
             return True
         since = self._shard.changes.since(demand.changes)
         return self._misses or self._patience.is_over(self._shard.count, since)

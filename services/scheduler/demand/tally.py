@@ -46,7 +46,7 @@ SLICE: Final = 50_000
 SAMPLE: Final = 5_000
 """Pages that are looked at for an estimate."""
 
-NEAR_THE_END: Final = 12
+_NEAR_THE_END: Final = 12
 """With fewer points than this below λ₀ the grid is moved."""
 
 _ABOVE_MULTIPLIER: Final = 24
@@ -206,13 +206,24 @@ def _stop_at(floor: float, sums: Sums) -> None:
 
 def grid(highest: float, multiplier: float) -> NDArray[np.float64]:
     """Thresholds: six decades below the highest crawl value there is, or around λ₀."""
-    top = math.ceil(POINTS_PER_DECADE * math.log10(highest)) if highest > 0 else 0
-    if multiplier > 0:
-        above = math.ceil(POINTS_PER_DECADE * math.log10(multiplier)) + _ABOVE_MULTIPLIER
-        if above - _ABOVE_MULTIPLIER < top - POINTS + 1 + NEAR_THE_END:
-            top = above
+    top = _step_above(highest) if highest > 0 else 0
+    if _is_near(top - POINTS + 1, multiplier):
+        top = _step_above(multiplier) + _ABOVE_MULTIPLIER
     steps = np.arange(top - POINTS + 1, top + 1)
     return np.asarray(10.0 ** (steps / POINTS_PER_DECADE), dtype=np.float64)
+
+
+def is_near_the_end(thresholds: NDArray[np.float64], multiplier: float) -> bool:
+    """Whether a grid ends so near below λ₀ that another one is needed, as `grid` makes it."""
+    return _is_near(round(POINTS_PER_DECADE * math.log10(thresholds[0])), multiplier)
+
+
+def _is_near(lowest_step: int, multiplier: float) -> bool:
+    return multiplier > 0 and _step_above(multiplier) < lowest_step + _NEAR_THE_END
+
+
+def _step_above(value: float) -> int:
+    return math.ceil(POINTS_PER_DECADE * math.log10(value))
 
 
 class Tally:

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from reference_shard import DAY, World, rules
 
 from services.scheduler.demand.reporter import DemandReporter
@@ -12,6 +14,7 @@ from services.scheduler.demand.tally import (
     Tally,
     demand_of,
     grid,
+    is_near_the_end,
 )
 from services.scheduler.picking.priority import BY_VALUE
 from services.scheduler.state.groups import CrawlRates
@@ -199,6 +202,18 @@ def test_grids_of_all_shards_fall_on_the_same_points():
             assert points[0] < multiplier < points[-1]
         elif highest:
             assert points[-1] >= highest
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(1e-9, 1e12), st.floats(1e-15, 1e9))
+@example(1e4, 0.26)
+@example(1e4, 10.0 ** (3 / 8))
+def test_a_grid_that_was_just_made_does_not_end_too_near(highest, multiplier):
+    """Else the demand would be computed anew for ever: λ₀ was taken for near by one rule, and for
+    far enough by another."""
+    points = grid(highest, multiplier)
+    assert not is_near_the_end(points, multiplier)
+    assert is_near_the_end(points, points[0])
 
 
 def test_a_shard_that_is_loaded_again_begins_a_new_run_of_reports():
