@@ -8,8 +8,9 @@ is told (pages that come, limits of hosts) is another matter: that may be of man
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from services.scheduler.demand.tally import Demand
+from services.scheduler.demand.tally import POINTS_PER_DECADE, Demand
 from services.scheduler.state.changes import Changes
 
 _LEAST_SHARE: Final = 0.01
@@ -40,24 +41,33 @@ def movement(before: Demand, after: Demand, multiplier: float) -> float:
     Args:
         before: the demand.
         after: the same later.
-        multiplier: λ₀; 0: all thresholds count.
+        multiplier: λ₀; 0: all thresholds that both have count.
 
     Returns:
         of the demand at a threshold or at λ₀, whichever is more: above it few pages are left, and
-        what these ask for is not what λ₀ goes by. Infinite if the thresholds are others.
+        what these ask for is not what λ₀ goes by. Infinite if not both have thresholds around λ₀.
     """
-    thresholds = after.thresholds
-    if not np.array_equal(before.thresholds, thresholds):
+    _, of_before, of_after = np.intersect1d(
+        *map(_steps, (before.thresholds, after.thresholds)),
+        assume_unique=True,
+        return_indices=True,
+    )
+    thresholds = after.thresholds[of_after]
+    if not thresholds.size or not (multiplier <= 0 or thresholds[0] <= multiplier < thresholds[-1]):
         return np.inf
-    were, are = before.unlimited(), after.unlimited()
+    were, are = before.unlimited()[of_before], after.unlimited()[of_after]
     usual = were[max(int(np.searchsorted(thresholds, multiplier, side="right")) - 1, 0)]
-    counts = (thresholds >= multiplier / _AROUND) & (thresholds <= multiplier * _AROUND)
-    if multiplier <= 0.0:
-        counts[:], usual = True, 0.0
-    by = np.maximum(were, usual)
-    moved = np.abs(are - were)
+    if multiplier > 0:
+        counts = (thresholds >= multiplier / _AROUND) & (thresholds <= multiplier * _AROUND)
+        were, are = were[counts], are[counts]
+    by, moved = np.maximum(were, usual), np.abs(are - were)
     parts = np.divide(moved, by, out=np.where(moved > 0.0, np.inf, 0.0), where=by > 0.0)
-    return float(parts[counts].max(initial=0.0))
+    return float(parts.max(initial=0.0))
+
+
+def _steps(thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Which points of all grids (`tally.grid`) these are."""
+    return np.rint(POINTS_PER_DECADE * np.log10(thresholds)).astype(np.int64)
 
 
 class Patience:

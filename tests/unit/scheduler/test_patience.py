@@ -117,8 +117,24 @@ def test_a_movement_is_that_around_the_multiplier(world):
     twice = before._replace(sums=sums._replace(by_host=sums.by_host * 2.0))
     assert movement(before, twice, MULTIPLIER) == pytest.approx(1.0)
     assert movement(twice, before, MULTIPLIER) == pytest.approx(0.5)
-    elsewhere = before._replace(sums=sums._replace(thresholds=sums.thresholds * 10.0))
+    elsewhere = before._replace(sums=sums._replace(thresholds=sums.thresholds * 1e6))
     assert movement(before, elsewhere, MULTIPLIER) == np.inf
+
+
+def test_grids_that_were_moved_are_compared_where_they_are_the_same(world):
+    """Whether the few points at their ends are there says nothing of the pages."""
+    before = demand_of(world.shard, MULTIPLIER)
+    points, sums = before.thresholds, before.sums
+    late, early = points[12:], points[:-12]
+    narrower = sums._replace(thresholds=late, others=sums.others[12:], by_host=sums.by_host[:, 12:])
+    others = sums._replace(
+        thresholds=early, others=sums.others[:-12], by_host=sums.by_host[:, :-12]
+    )
+    before, after = before._replace(sums=others), before._replace(sums=narrower)
+    assert late[0] < MULTIPLIER < early[-1]
+    assert movement(before, after, MULTIPLIER) == movement(before, after, 0.0) == 0.0
+    assert movement(before, after, late[0] * 0.9) == np.inf
+    assert movement(before, after, early[-1] * 1.1) == np.inf
 
 
 def test_few_pages_above_the_multiplier_say_little(world):
