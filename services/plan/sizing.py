@@ -141,13 +141,21 @@ def _with_reads(cost: Mapping[str, float], wanted: Wanted) -> Mapping[str, float
 
 
 def _shards(pages: float, replicas: int) -> int:
+    most = MOST_SHARDS * MOST_PAGES_A_SHARD
+    if pages > most:
+        raise TooLarge(
+            f"{pages:g} pages are more than the {most:.5g} of one installation ({MOST_SHARDS} "
+            f"shards of {MOST_PAGES_A_SHARD:,} pages at most): ask for fewer (--pages), and share "
+            "the hosts out among several installations"
+        )
     shards = LEAST_SHARDS
     while shards * MOST_PAGES_A_SHARD < pages or shards < replicas:
         shards *= 2
     if shards > MOST_SHARDS:
         raise TooLarge(
-            f"{pages:g} pages and {replicas} replicas want {shards} shards, and there are "
-            f"{MOST_SHARDS} at most"
+            f"{pages:g} pages want more than {MOST_SHARDS} replicas of a worker, and there are no "
+            "more shards than that, one for each: give a replica more memory (--memory), or share "
+            "the hosts out among several installations"
         )
     return shards
 

@@ -19,8 +19,9 @@ from aiokafka.errors import KafkaError
 
 from services.verify.transactions import Due, Transactions
 from shared.contracts.codec import encode
+from shared.contracts.daily import ScheduledRate
 from shared.contracts.identity import shard_of
-from shared.contracts.messages import Bandwidth, GroupLimit, ScheduledRate
+from shared.contracts.messages import Bandwidth, GroupLimit
 from shared.contracts.topics import BANDWIDTH, CRAWL_OUTCOMES, GLOBAL_KEY, GROUP_LIMITS, Topic
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings

@@ -26,6 +26,11 @@ MAX_CRAWL_RATE = 1e6
 MAX_IMPORTANCE = 1e12
 MAX_DAYS = 1e6
 
+MAX_RETRY_AFTER_SECONDS = 1e9
+MAX_CRAWL_DELAY_SECONDS = 1e7
+"""Longer than anybody is waited for. Servers that crawlers ask say what they like: what is beyond
+counts as so much."""
+
 MOST_OPEN_REQUESTS = 1_000
 """Of one host: who bounds them means a few."""
 

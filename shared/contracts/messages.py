@@ -9,9 +9,12 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from shared.contracts.addresses import usual_address
+from shared.contracts.daily import ScheduledRate
 from shared.contracts.fields import (
+    MAX_CRAWL_DELAY_SECONDS,
     MAX_DIGEST_LENGTH,
     MAX_LINKS,
+    MAX_RETRY_AFTER_SECONDS,
     MOST_GROUPS,
     MOST_OPEN_REQUESTS,
     Count,
@@ -93,10 +96,11 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
     digest: Annotated[str, Meta(min_length=1, max_length=MAX_DIGEST_LENGTH)] | None = None
     """Of the meaningful content: another digest than the last one means changed."""
     http_status: Annotated[int, Meta(ge=0, le=999)] | None = None
-    retry_after_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
-    redirected_to: Url | None = None
+    retry_after_seconds: NonNegative | None = None
+    """For so long the host wants to be left alone. More than 1e9 counts as 1e9."""
+    redirected_to: str | None = None
     """Of `redirected`: where to; absent: not said. What is no URL of a page is left out."""
-    canonical_url: Url | None = None
+    canonical_url: str | None = None
     """Of `canonical`: the URL to keep; absent: not said. Otherwise as `redirected_to`."""
     group: NamedGroup | None = None
     """What the host shares with others, as the address that was connected to, in any spelling. Its
@@ -112,6 +116,8 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
             structs.force_setattr(self, "crawled_at", crawl_time(self.crawled_at, self.request_id))
         if self.group is not None:
             structs.force_setattr(self, "group", usual_address(self.group) or self.group)
+        if (self.retry_after_seconds or 0.0) > MAX_RETRY_AFTER_SECONDS:
+            structs.force_setattr(self, "retry_after_seconds", MAX_RETRY_AFTER_SECONDS)
         if self.result is None and self.digest is None:
             raise ValueError("an outcome needs `result` or `digest`: add one of them")
         if self.redirected_to is not None and self.result != "redirected":
@@ -207,8 +213,7 @@ class HostParameters(Struct, frozen=True, gc=False):
     signal_evidence: Evidence
     """κ̄ = −ln(1 − p) of a signal of whatever source, at a page without a crawl record."""
     sources: Annotated[list[Source], Meta(max_length=3)]
-    """The sources that have a slot of their own, in order of appearance; the last slot is for all
-    others."""
+    """Those that have a slot of their own, in order of appearance; the last slot is all others'."""
     source_evidence: Annotated[list[Evidence], Meta(min_length=4, max_length=4)]
     """κ_k = −ln(1 − p_k) by slot, p_k the prior precision: a signal of slot k weighs as much as
     κ_k/κ̄ signals."""
@@ -239,15 +244,18 @@ class HostLimit(Struct, frozen=True, gc=False):
     """The operators' limit. Absent: the configured default."""
     blocked_until: UnixSeconds | None = None
     """The operators' block. Absent: not blocked."""
-    crawl_delay_seconds: Annotated[float, Meta(ge=0, le=1e7)] | None = None
+    crawl_delay_seconds: NonNegative | None = None
     """What the host's robots.txt asks for, from crawlers: no two crawls are nearer to each other.
-    Absent, or 0: nothing."""
+    More than 1e7 counts as 1e7. Absent, or 0: nothing."""
     max_open_requests: Annotated[int, Meta(ge=1, le=MOST_OPEN_REQUESTS)] | None = None
-    """The operators' bound of how many requests of the host are on their way at once: asked for,
-    and not answered yet. Absent: none."""
+    """The operators' bound of its requests that are asked for and not answered. Absent: none."""
     only: Literal["limit", "block", "crawl-delay", "open"] | None = None
-    """What this message is about; all else stays as it is. Absent: limit and block together, as
-    senders of before say it."""
+    """What this message is about; all else stays. Absent: limit and block, as senders of before."""
+
+    def __post_init__(self) -> None:
+        """Take what a robots.txt asks for beyond all measure as the longest that there is."""
+        if (self.crawl_delay_seconds or 0.0) > MAX_CRAWL_DELAY_SECONDS:
+            structs.force_setattr(self, "crawl_delay_seconds", MAX_CRAWL_DELAY_SECONDS)
 
 
 class GroupLimit(Struct, frozen=True, gc=False):
@@ -258,14 +266,6 @@ class GroupLimit(Struct, frozen=True, gc=False):
     of `crawl-outcomes`), as an address: the hosts that are of it."""
     max_crawls_per_second: CrawlRate | None = None
     """The operators' limit. Absent: none."""
-
-
-class ScheduledRate(Struct, frozen=True, gc=False):
-    """The budget from a time of the day on, every day."""
-
-    second: Annotated[int, Meta(ge=0, lt=86_400)]
-    """Of the local day: 6:30 is 23,400."""
-    crawls_per_second: CrawlRate
 
 
 class Bandwidth(Struct, frozen=True, gc=False):

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
 
-from shared.contracts.messages import Bandwidth, ScheduledRate
+from shared.contracts.daily import ScheduledRate
+from shared.contracts.messages import Bandwidth
 from shared.units import SECONDS_PER_DAY
 
 UTC: Final = "UTC"

@@ -9,24 +9,27 @@ import psycopg
 from shared.store.connection import PASSING, connect
 from shared.store.deployment import StoreMismatch
 from shared.store.questions import take_turns
+from shared.store.rights import NotGranted
 
-_PASSING: Final = (*PASSING, StoreMismatch, psycopg.errors.UndefinedTable)
-"""Also a database without tables, which is being restored: whoever asks has its shards in memory,
-and those of other databases."""
+_PASSING: Final = (*PASSING, StoreMismatch, psycopg.errors.UndefinedTable, NotGranted)
+"""Also a database without tables, which is being restored, or without a right: whoever asks has its
+shards in memory, and those of other databases."""
 
 
 class Looking:
     """A connection of its own; a database that is away is asked again."""
 
-    def __init__(self, database_url: str, what: str) -> None:
+    def __init__(self, database_url: str, what: str, role: str | None = None) -> None:
         """Make it, not connected yet.
 
         Args:
             database_url: libpq URL.
             what: is asked for; names the connection, and says in the log what is not known.
+            role: of `shared.store.roles`, that has the rights; None: not said.
         """
         self._database_url = database_url
         self._what = what
+        self._role = role
         self._connection: psycopg.Connection | None = None
 
     @property
@@ -48,6 +51,8 @@ class Looking:
         async def ask() -> None:
             try:
                 await turn()
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise NotGranted(error, self._role) from error
             except _PASSING:
                 await asyncio.to_thread(self._disconnect)
                 raise

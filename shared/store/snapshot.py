@@ -5,12 +5,14 @@ its host's name.
 """
 
 import math
-from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import psycopg
 from numpy.typing import NDArray
 
 from shared.contracts.layout import Layout
@@ -44,7 +46,6 @@ from shared.store.page_groups import (
 )
 from shared.store.page_parts import PlacedUrls, require_one_width
 from shared.store.positions import ESTIMATOR, Positions, read_positions
-from shared.store.removals import joined
 from shared.store.unanswered import read_unanswered
 
 MANY_CLASSES: Final = 127
@@ -75,7 +76,9 @@ class ShardSnapshot:
     imported: LastImport = NO_IMPORT
     """The last import that is in this snapshot (`imports_log`)."""
     removed: RemovedPages = field(default_factory=RemovedPages.none)
-    """What is not among the pages, erased ones too: who reads updates again goes by it."""
+    """What is not among the pages: who reads updates again goes by it."""
+    erased: RemovedPages = field(default_factory=RemovedPages.none)
+    """The same, of which nothing else is kept."""
     erased_hosts: dict[int, float] = field(default_factory=dict)
     """Host id → when it was erased, Unix seconds."""
     classes: dict[int, str] = field(default_factory=dict)
@@ -125,13 +128,14 @@ def load_shard(
             # While the server sends the URLs.
             sorting = pool.submit(gathered.by_id, parts)
             reading_hosts = pool.submit(read_hosts, reader.connection, shard, progress)
-            urls = StoredUrls(reader, shard)
-            erased = read_erased(reader.connection, shard)
-            positions = read_positions(reader.connection, ESTIMATOR, [shard])
-            epoch, _ = read_owner(reader.connection, shard)
-            imported = read_last_import(reader.connection, shard)
-            classes = read_classes(reader.connection, shard)
-            unanswered = read_unanswered(reader.connection, shard)
+            with _unless_failed(reading_hosts):
+                urls = StoredUrls(reader, shard)
+                erased = read_erased(reader.connection, shard)
+                positions = read_positions(reader.connection, ESTIMATOR, [shard])
+                epoch, _ = read_owner(reader.connection, shard)
+                imported = read_last_import(reader.connection, shard)
+                classes = read_classes(reader.connection, shard)
+                unanswered = read_unanswered(reader.connection, shard)
             hosts = reading_hosts.result()
             pages, waiting, by_source = sorting.result()
     return ShardSnapshot(
@@ -147,11 +151,23 @@ def load_shard(
         layout,
         epoch,
         imported,
-        joined(gathered.removed, erased.pages),
+        gathered.removed,
+        erased.pages,
         erased.hosts,
         classes,
         unanswered,
     )
+
+
+@contextmanager
+def _unless_failed(beside: Future[Any]) -> Iterator[None]:
+    """Where a statement beside has failed, all that follow in the transaction do, and say nothing
+    of why: its own error is raised."""
+    try:
+        yield
+    except psycopg.errors.InFailedSqlTransaction:
+        beside.result()
+        raise
 
 
 def load_for_learning(

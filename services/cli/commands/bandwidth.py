@@ -121,7 +121,8 @@ def schedule_(schedule: str, timezone: str, ramp: float, as_json: bool) -> None:
       freshet bandwidth schedule nights.txt --ramp 900
     """
     from services.cli.broker_time import go_by_broker_if_told  # noqa: PLC0415
-    from shared.contracts.messages import Bandwidth, ScheduledRate  # noqa: PLC0415
+    from shared.contracts.daily import ScheduledRate  # noqa: PLC0415
+    from shared.contracts.messages import Bandwidth  # noqa: PLC0415
     from shared.pacing.budget import Budget  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 

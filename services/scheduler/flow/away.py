@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
+import psycopg
 import structlog
 
 from shared.contracts.databases import Database, Databases
 from shared.runtime.batches import Positions
-from shared.store.connection import PASSING, first_line
+from shared.store.connection import PASSING, first_line, may_pass
 from shared.store.deployment import StoreMismatch
+from shared.store.rights import SCHEDULER, NotGranted
 
 log = structlog.get_logger(__name__)
 
@@ -39,13 +41,14 @@ class Away:
         self.shards -= shards
         try:
             positions = await load
-        except (*PASSING, StoreMismatch) as error:
-            # Also one that has no tables, or others' shards: those of the others go on.
+        except (*PASSING, StoreMismatch, psycopg.errors.InsufficientPrivilege) as error:
+            # Also one without tables or a right, or with others' shards: those of the others go on.
             if not self._databases.are_several:
                 raise
             self.shards |= shards
-            self._why[database] = f"shards {database.held} cannot be loaded: {first_line(error)}"
-            log.warning("a database is away", shards=database.held, error=first_line(error))
+            why = first_line(why_not(error))
+            self._why[database] = f"shards {database.held} cannot be loaded: {why}"
+            log.warning("a database is away", shards=database.held, error=why)
             return {}
         self._why.pop(database, None)
         return positions
@@ -55,6 +58,19 @@ class Away:
         self.shards -= shards
         left = self._databases.shared(self.shards)
         self._why = {database: why for database, why in self._why.items() if database in left}
+
+
+def is_waited_for(error: BaseException) -> bool:
+    """Whether a database is asked again for shards: it is away, or has yet to give a right. A
+    worker that ended for that would have its shards ask the next one to."""
+    return may_pass(error) or isinstance(error, psycopg.errors.InsufficientPrivilege)
+
+
+def why_not(error: BaseException) -> BaseException:
+    """The same, with what to do where a right is missing."""
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return NotGranted(error, SCHEDULER)
+    return error
 
 
 async def together(*awaitables: Awaitable[Any]) -> list[Any]:

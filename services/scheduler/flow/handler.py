@@ -11,7 +11,7 @@ from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
 from services.scheduler import metrics
-from services.scheduler.flow.away import Away, together
+from services.scheduler.flow.away import Away, is_waited_for, together, why_not
 from services.scheduler.flow.loading import build_shard, shard_rules
 from services.scheduler.flow.reader import TOPIC_ORDER, Reader, Refused
 from services.scheduler.flow.recovery import (
@@ -45,7 +45,6 @@ from shared.runtime.kafka import make_consumer, may_pass
 from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
-from shared.store.connection import may_pass as database_may_pass
 from shared.store.positions import ESTIMATOR, read_applied
 from shared.store.snapshot import load_shard
 
@@ -243,8 +242,9 @@ class SchedulerHandler:
 
     def _note_failure(self, error: BaseException) -> None:
         self.progressed_at = time.monotonic()
-        self._trouble = f"shards cannot be loaded: {error}".strip()
-        log.warning("shards cannot be loaded yet", error=str(error).strip())
+        why = str(why_not(error)).strip()
+        self._trouble = f"shards cannot be loaded: {why}"
+        log.warning("shards cannot be loaded yet", error=why)
 
     async def _bounds(
         self, partitions: set[int]
@@ -391,8 +391,8 @@ def apply_in_pieces(
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether waiting may help: a server is away or busy."""
-    return database_may_pass(error) or _may_pass_of_kafka(error)
+    """Whether waiting may help: a server is away or busy, or refuses for now."""
+    return is_waited_for(error) or _may_pass_of_kafka(error)
 
 
 def _may_pass_of_kafka(error: BaseException) -> bool:

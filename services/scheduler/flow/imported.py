@@ -34,6 +34,7 @@ from shared.store.imports_log import (
 )
 from shared.store.looking import Looking
 from shared.store.page_lookup import UNKNOWN
+from shared.store.rights import SCHEDULER
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +60,7 @@ class ImportWatch:
             thread: that of the shards.
             shards: those of this process, number → shard; called in that thread.
         """
-        self._looking = Looking(settings.database_url.get_secret_value(), "imports")
+        self._looking = Looking(settings.database_url.get_secret_value(), "imports", SCHEDULER)
         self._thread = thread
         self._shards = shards
         self._ahead: dict[int, tuple[Shard, list[int]]] = {}

@@ -73,7 +73,7 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     shard.used = count
     _load_failures(shard, snapshot.pages)
     _load_urgent(shard, snapshot.pages)
-    shard.removals.load(snapshot.removed, snapshot.erased_hosts)
+    shard.removals.load(snapshot.erased, snapshot.erased_hosts, snapshot.removed)
     shard.lookup.index(count)
     shard.unanswered.load(snapshot.unanswered)
     return shard

@@ -102,7 +102,7 @@ class Reader:
             elif update.whole_host:
                 erase_host(shard, identity.host, time)
             elif update.op == "remove":
-                shard.remove(identity.page_id, time)
+                shard.remove(identity.page_id, time, for_good=update.for_good)
             else:
                 shard.upsert(identity, update, time)
         shard.named_until = records[-1].offset + 1

@@ -32,6 +32,7 @@ from shared.store.deployment import require_held, require_schema
 from shared.store.layout import read_layout
 from shared.store.looking import Looking
 from shared.store.positions import ESTIMATOR, read_positions
+from shared.store.rights import SCHEDULER
 from shared.store.splits import Split, SplitState, hold, read_splits, resume, take_over
 
 log = structlog.get_logger(__name__)
@@ -132,7 +133,7 @@ class SplitWatch:
             pauses: what stops picking.
             note: told each time how the hosts are shared out.
         """
-        self._looking = Looking(settings.database_url.get_secret_value(), "splits")
+        self._looking = Looking(settings.database_url.get_secret_value(), "splits", SCHEDULER)
         self._thread = thread
         self._shards = shards
         self._consumer = consumer

@@ -19,6 +19,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
 from shared.store.columns import UnansweredNews
 from shared.store.looking import Looking
+from shared.store.rights import SCHEDULER
 from shared.store.unanswered import write_unanswered
 
 EVERY_SECONDS: Final = 5.0
@@ -46,7 +47,7 @@ class UnansweredWriter:
             clock: by which requests have their deadlines.
             unsent_since: time of the first request that the broker may not have, of the clock.
         """
-        self._looking = Looking(settings.database_url.get_secret_value(), "unanswered")
+        self._looking = Looking(settings.database_url.get_secret_value(), "unanswered", SCHEDULER)
         self._thread = thread
         self._shards = shards
         self._clock = clock

@@ -22,7 +22,7 @@ def erase_host(shard: Shard, name: str, time: float) -> None:
     rows = pages_of(shard.records, shard.hosts.rows, host)
     rows = rows[shard.pages["status"][rows] != REMOVED]
     for page_id in shard.page_ids_of(rows).tolist():
-        shard.remove(page_id, time)
+        shard.remove(page_id, time, for_good=True)
     shard.hosts.forget(host)
     shard.groups.name(host, None)
     shard.open_requests.follow(host)

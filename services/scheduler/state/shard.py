@@ -328,8 +328,8 @@ class Shard:
         self.pages[self.used - 1]["bucket"] = ASLEEP
         return self.used - 1
 
-    def remove(self, page_id: int, updated_at: float) -> bool:
-        """Forget a page for good.
+    def remove(self, page_id: int, updated_at: float, *, for_good: bool = False) -> bool:
+        """Forget a page; `for_good`: the database keeps nothing of it either.
 
         Returns:
             whether it took effect.
@@ -338,9 +338,9 @@ class Shard:
         if row != UNKNOWN and updated_steps_of(self.records[row]) > update_steps(updated_at):
             return False
         if row == UNKNOWN:
-            self.removals.note_again(page_id, updated_at)
+            self.removals.note_again(page_id, updated_at, for_good=for_good)
             return False
-        self.removals.note(page_id, updated_at)
+        self.removals.note(page_id, updated_at, for_good=for_good)
         self.lookup.remove(page_id)
         self.urls.forget(row)
         self.selector.forget(row)

@@ -80,7 +80,7 @@ async def test_nothing_is_kept_of_a_page_and_nothing_late_brings_it_back(setting
         assert kept_of(settings, PAGE_URL) == [0, 0, 1]
         assert_memory_is_the_database(reader, settings)
     loaded = load_shard(settings.database_url.get_secret_value(), shard_of(HOST, SHARDS))
-    noted = dict(zip(loaded.removed.page_ids, loaded.removed.removed_at, strict=True))
+    noted = dict(zip(loaded.erased.page_ids, loaded.erased.removed_at, strict=True))
     assert noted[identify(PAGE_URL).page_id] == NOW + 4 * DAY
     # No dead letter: it was known, and crawlers had it in hand.
     assert kafka.refused == []

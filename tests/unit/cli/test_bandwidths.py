@@ -16,7 +16,8 @@ from services.cli.bandwidths import (
 from services.cli.commands.bandwidth import _answer
 from services.cli.main import main
 from shared.contracts.codec import decode, encode
-from shared.contracts.messages import Bandwidth, ScheduledRate
+from shared.contracts.daily import ScheduledRate
+from shared.contracts.messages import Bandwidth
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,8 @@ def test_coefficients_of_ones_own_count(tmp_path):
 def test_what_does_not_fit_is_said():
     refused = run("--pages", "1e11", "--crawls-per-second", "1")
     assert refused.exit_code == 2
-    assert "4096 at most" in refused.output
+    assert "1.6384e+10 of one installation" in refused.output
+    assert "--pages" in refused.output
     assert "--memory" in run(*BILLION, "--memory", "0.5").output
 
 

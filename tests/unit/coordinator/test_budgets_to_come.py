@@ -4,7 +4,8 @@ import pytest
 from coordination_run import Run, running
 
 from services.coordinator.core import Coordination
-from shared.contracts.messages import Bandwidth, ScheduledRate
+from shared.contracts.daily import ScheduledRate
+from shared.contracts.messages import Bandwidth
 from shared.pacing.slots import SlotPlan, SlotTimeline
 
 

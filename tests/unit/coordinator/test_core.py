@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from services.coordinator.allotment import relaxation
 from services.coordinator.core import REFRESH_SECONDS, Coordination
 from shared.contracts.codec import BadMessage
-from shared.contracts.messages import Bandwidth, ScheduledRate
+from shared.contracts.daily import ScheduledRate
+from shared.contracts.messages import Bandwidth
 from shared.pacing.slots import SlotPlan, SlotTimeline, is_late
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import shared.pacing.budget as pacing_budget
 from shared.contracts.codec import BadMessage, decode, encode
-from shared.contracts.messages import Bandwidth, ScheduledRate
+from shared.contracts.daily import ScheduledRate
+from shared.contracts.messages import Bandwidth
 from shared.pacing.budget import Budget, Stretch
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -189,8 +189,10 @@ def test_the_log_holds_an_image_of_each_block_and_checkpoint_at_most():
 
 
 def test_what_does_not_fit_is_said():
-    with pytest.raises(TooLarge, match="4096 at most"):
-        plan(wanted(pages=1e11), COST)
+    with pytest.raises(TooLarge, match=r"than the 1.6384e\+10 .*--pages.*several installations"):
+        plan(wanted(pages=1e12), COST)
+    with pytest.raises(TooLarge, match=r"more than 4096 replicas.*--memory"):
+        plan(wanted(pages=1.6e10, memory=2.6, hosts=1e6), COST)
     with pytest.raises(TooLarge, match="--memory"):
         plan(wanted(pages=1e9, memory=1.0), COST)
 

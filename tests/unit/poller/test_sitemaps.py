@@ -12,12 +12,16 @@ from services.poller.sites.unpacking import PART_BYTES, Unpacker
 URLSET = b'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
 
 
+def read_parts(document: Document, body: bytes, part: int):
+    for begin in range(0, len(body), part):
+        document.feed(body[begin : begin + part])
+
+
 def read(body: bytes, part: int = 1 << 20):
     """Kind, hint and entries, the body coming in parts."""
     entries: list[Entry] = []
     document = Document("https://a.example/sitemap.xml", entries.append, None)
-    for begin in range(0, len(body), part):
-        document.feed(body[begin : begin + part])
+    read_parts(document, body, part)
     document.end()
     summary = document._reader.close()
     return summary.kind, summary.hint_seconds, [tuple(entry) for entry in entries]
@@ -101,8 +105,7 @@ def test_what_cannot_be_read_costs_its_entry_and_not_the_file(damaged, good, par
     body = PLAIN.replace(b"example/2", b"example/" + damaged).replace(
         b"<url><loc>", b"<url><title>" + damaged + b"</title><loc>"
     )
-    for begin in range(0, len(body), part):
-        document.feed(body[begin : begin + part])
+    read_parts(document, body, part)
     document.end()
     assert document._reader.close().bad_entries == (0 if good else 1)
     kept = [(f"https://a.example/{good}", "")] if good else []
@@ -115,6 +118,36 @@ def test_a_text_has_lines_in_whatever_encoding(encoding, part):
     text = "https://a.example/1\r\nhttps://a.example/日本\r\n"
     urls = [("https://a.example/1", ""), ("https://a.example/日本", "")]
     assert read(text.encode(encoding), part) == ("sitemap", None, urls)
+
+
+COMMENTS = [
+    b"<!-- %s -->" % (b"x" * 5000),
+    b"<!-- %s -->" % (b"x" * 200_000),
+    b"<!-- no <rss>, nor a <feed > -->",
+    b"<!---->" * 2000,
+    # The root begins at the last of the first 4,096 bytes, after the declaration.
+    b"<!--%s-->" % (b"x" * (4096 - 40 - 8)),
+    b"\n" * 5000,
+]
+"""And blanks."""
+
+
+@pytest.mark.parametrize("part", [7, 1000, 1 << 20])
+@pytest.mark.parametrize("comment", COMMENTS, ids=range(len(COMMENTS)))
+def test_a_comment_in_front_may_be_long_and_name_anything(comment, part):
+    assert read(PLAIN.replace(URLSET, comment + b"\n" + URLSET), part)[2] == ENTRIES
+    feed = Document("https://a.example/feed", [].append, None)
+    read_parts(feed, comment.replace(b"rss", b"urlset") + b"<rss/>", part)
+    feed.end()
+    assert feed._is_feed
+
+
+@pytest.mark.parametrize("part", [100, 10_000, 1 << 20])
+def test_what_never_says_what_it_is_is_held_no_further_than_a_comment_may_be(part):
+    document = Document("https://a.example/sitemap.xml", [].append, None)
+    with pytest.raises(BadDocument, match="neither a sitemap nor a feed"):
+        read_parts(document, b"<!--" + b"x" * (4 * TOKEN_BYTES), part)
+    assert len(document._held) < 2 * TOKEN_BYTES + part
 
 
 def test_images_videos_and_the_dates_of_news_are_told_apart():
@@ -208,6 +241,7 @@ LAUGHS = (
         (b"\0" * 100_000, "nor a list of URLs"),
         (b"", "it is empty"),
         (b" \n", "it is empty"),
+        (b" \n" * TOKEN_BYTES, "it is empty"),
         (gzip.compress(PLAIN)[:-9], "broken off"),
         (b"\x1f\x8b" + b"x" * 100, "damaged"),
     ],

@@ -23,14 +23,15 @@ from shared.store.columns import (
     SignalsBySource,
     host_rules,
 )
+from shared.store.erasing import KEPT_SECONDS
 from shared.store.history import SOURCES
 from shared.store.hosts import HostLearning
 from shared.store.page_parts import PlacedUrls
-from shared.store.removals import Removals, joined
+from shared.store.removals import Removals
 from shared.store.snapshot import ShardSnapshot
 
 NOW = 1.7e9
-PAGE, OTHER = url_of("a", 1), url_of("a", 2)
+PAGE, OTHER, LATER = url_of("a", 1), url_of("a", 2), url_of("a", 3)
 
 
 def removed(*pages):
@@ -39,8 +40,8 @@ def removed(*pages):
     return RemovedPages(ids, np.full(ids.size, NOW))
 
 
-def loaded(gone):
-    """A shard of which the database has nothing but pages that were removed."""
+def loaded(gone, erased=RemovedPages.none()):  # noqa: B008
+    """A shard of which the database has nothing but pages that were removed, or erased."""
     none, ids = np.empty(0), np.empty(0, np.int64)
     columns = dict.fromkeys(PageColumns.__dataclass_fields__, none)
     whole = dict.fromkeys(("page_ids", "host_ids", "digest", "signal_count", "page_class"), ids)
@@ -58,6 +59,7 @@ def loaded(gone):
         by_source=SignalsBySource.none(),
         layout=ALONE,
         removed=gone,
+        erased=erased,
     )
     return build_shard(snapshot, rules())
 
@@ -67,8 +69,9 @@ def upsert(shard, page, at):
 
 
 def test_a_page_that_was_removed_before_loading_stays_away_from_older_updates():
-    shard = loaded(removed(PAGE))
+    shard = loaded(removed(PAGE), removed(LATER))
     assert not upsert(shard, PAGE, NOW - 1)
+    assert not upsert(shard, LATER, NOW - 1)
     assert upsert(shard, OTHER, NOW - 1)
     assert shard.count == 1
     assert upsert(shard, PAGE, NOW + 1)
@@ -96,7 +99,7 @@ def test_of_pages_that_never_were_nothing_is_kept():
 def test_pages_that_were_erased_and_removed_go_by_the_last_of_both():
     removals = Removals()
     earlier = RemovedPages(removed(PAGE).page_ids, np.array([NOW - 9]))
-    removals.load(joined(removed(PAGE, OTHER), earlier), {})
+    removals.load(earlier, {}, removed(PAGE, OTHER))
     assert removals.of_page(PAGE.page_id) == removals.of_page(OTHER.page_id) == NOW
 
 
@@ -109,6 +112,57 @@ def test_many_removals_are_kept_all_the_same(monkeypatch):
     times = [removals.of_page(url_of("b", number).page_id) for number in range(10)]
     assert times == [NOW + number for number in range(10)]
     assert removals.of(PAGE) == NOW
+
+
+def noted(removals, letter, at, **said):
+    """Four pages that are removed; a function that says which of them are still known to be."""
+    pages = [url_of(letter, number).page_id for number in range(4)]
+    for page_id in pages:
+        removals.note(page_id, at, **said)
+    return lambda: [page_id for page_id in pages if removals.of_page(page_id) > NEVER]
+
+
+def test_what_is_erased_is_forgotten_when_the_database_forgets_it_and_what_it_keeps_is_not(
+    monkeypatch,
+):
+    monkeypatch.setattr(stored_removals, "_MOST_NOTED", 4)
+    removals = Removals()
+    removals.load(removed(PAGE), {}, removed(OTHER))
+    removals.note_host("old.example", NOW)
+    erased, kept = noted(removals, "b", NOW), noted(removals, "c", NOW, for_good=False)
+    noted(removals, "d", NOW + KEPT_SECONDS)
+    assert len(erased()) == len(kept()) == 4
+    assert removals.of_page(PAGE.page_id) == removals.of_host("old.example") == NOW
+    purged = url_of("c", 1).page_id
+    removals.note(purged, NOW + 60)
+    removals.note_host("new.example", NOW + KEPT_SECONDS)
+    # Some more, with which what is old is looked for.
+    noted(removals, "e", NOW + KEPT_SECONDS + 9)
+    assert erased() == []
+    assert len(kept()) == 4
+    assert removals.of_page(PAGE.page_id) == removals.of_host("old.example") == NEVER
+    assert removals.of_page(OTHER.page_id) == NOW
+    assert removals.of_host("new.example") == NOW + KEPT_SECONDS
+    # A page that was removed and then erased is kept no longer than others.
+    noted(removals, "f", NOW + 2 * KEPT_SECONDS)
+    assert removals.of_page(purged) == NEVER
+    assert len(kept()) == 3
+
+
+def test_a_page_that_an_update_erases_is_forgotten_in_time_and_one_that_it_removes_is_not(
+    monkeypatch,
+):
+    monkeypatch.setattr(stored_removals, "_MOST_NOTED", 1)
+    shard = loaded(removed())
+    later = NOW + KEPT_SECONDS + 9
+    reader = Reader(Acceptance(now=later, latest=later, record_times_count=True))
+    for page, at, for_good in ((PAGE, NOW, True), (OTHER, NOW, False), (LATER, later, True)):
+        upsert(shard, page, NOW - 9)
+        gone = PageUpdate("remove", page.url, updated_at=at, for_good=for_good)
+        reader.apply(shard, "page-updates", [record_of("page-updates", gone, page.host, at)])
+    assert not upsert(shard, OTHER, NOW - 1)
+    assert not upsert(shard, LATER, NOW - 1)
+    assert upsert(shard, PAGE, NOW - 1)
 
 
 def test_a_host_that_is_erased_keeps_nothing_but_what_is_newer():

@@ -34,7 +34,6 @@ from shared.store.hosts import INITIAL, PACKED_BYTES, unpack_hosts, unpack_sourc
 from shared.store.page_parts import PlacedUrls
 from shared.store.page_status import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, Superseded
-from shared.store.removals import joined
 from shared.store.snapshot import LearningSnapshot, ShardSnapshot
 from shared.store.writer import Column, HostEstimates, HostLimits, Observations, RefittedFactors
 
@@ -295,7 +294,8 @@ class Statements:
             self._database.layout,
             self._owners.epoch_of(shard),
             last_import(self._database, shard),
-            joined(removed, erased.pages),
+            removed,
+            erased.pages,
             erased.hosts,
             dict(self._database.classes.get(shard, {})),
             unanswered_of(self._database, shard),
