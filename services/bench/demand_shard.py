@@ -20,6 +20,7 @@ from shared.units import SECONDS_PER_DAY
 
 _HOSTS = 200_000
 _CHECKED = 100_000
+_SMALL = 20_000
 _ABOVE = 100
 """The error is that of thresholds which so many pages may reach."""
 
@@ -30,8 +31,10 @@ def run(pages: int, seed: int = 0) -> dict[str, Any]:
     ``refresh_cpu_seconds`` is a pass over all pages, ``slice_milliseconds`` the longest time that
     it holds up the shards' thread.  The scheduler's own loop then runs: a change of 2 % of the
     pages a moment after a pass has begun, the worst one, shows after ``seconds_until_fresh``, and
-    ``core_share`` is taken meanwhile.  ``max_relative_error`` is that of the tables on a shard of
-    at most 100,000 pages, at thresholds that 100 pages or more may reach, with host limits.
+    ``core_share`` is taken meanwhile.  ``small_shard_ns_per_page`` is a pass over a shard of 20,000
+    pages, as installations with few pages have them.  ``max_relative_error`` is that of the tables
+    on a shard of at most 100,000 pages, at thresholds that 100 pages or more may reach, with host
+    limits.
     """
     rate_tables()
     shard = random_shard(pages, seed)
@@ -45,6 +48,7 @@ def run(pages: int, seed: int = 0) -> dict[str, Any]:
         "slice_milliseconds": longest * 1e3,
         "seconds_until_fresh": fresh,
         "core_share": share,
+        "small_shard_ns_per_page": _small(seed),
         "max_relative_error": _error(random_shard(min(pages, _CHECKED), seed + 1)),
     }
 
@@ -69,9 +73,15 @@ def random_shard(pages: int, seed: int) -> Shard:
     return shard
 
 
+def _small(seed: int) -> float:
+    shard = random_shard(_SMALL, seed)
+    _, seconds, _ = _timed_pass(shard, demand_of(shard, 0.0))
+    return seconds / _SMALL * 1e9
+
+
 def _timed_pass(shard: Shard, before: Demand) -> tuple[Demand, float, float]:
     """(demand, seconds of a core, longest copy in seconds)."""
-    tally = Tally(shard, 0.0, before, few_pages=0)
+    tally = Tally(shard, 0.0, before)
     started, longest = time.thread_time(), 0.0
     while True:
         copied = time.thread_time()

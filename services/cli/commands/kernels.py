@@ -18,7 +18,7 @@ def command() -> None:
     cores where nothing of this version is compiled yet; until then the shards of a scheduler wait.
     An image that is built with this, and a machine on which it is called between the installation
     of a version and the restart of its workers, spare them that. What is compiled already is left
-    as it is.
+    as it is. So are the tables of crawl rates, which a scheduler makes once, beside its work.
 
     It is compiled for this machine's processor. With NUMBA_CPU_NAME=generic, which the workers then
     need as well, it is compiled for any of its kind, and a few percent slower.
@@ -53,10 +53,12 @@ def _search_seldom() -> None:
 
 
 def _compile_scheduler() -> None:
-    from services.scheduler.warm_up import warm_up  # noqa: PLC0415 - in a process of its own
+    from services.scheduler.demand.kept_tables import rate_tables  # noqa: PLC0415 - its own process
+    from services.scheduler.warm_up import warm_up  # noqa: PLC0415
 
     _search_seldom()
     warm_up()
+    rate_tables()
 
 
 def _compile_others() -> None:

@@ -37,8 +37,9 @@ POINTS: Final = 48
 POINTS_PER_DECADE: Final = STEPS_PER_DECADE
 """Thresholds are 10^(k/8) in every shard, so that curves add point by point."""
 
-FEW_PAGES: Final = 50_000
-"""Up to here the demand of each page is computed without tables."""
+FEW_PAGES: Final = 2_000
+"""Up to here the demand of each page is computed without tables: 25 times as dear, and of so few
+pages single ones matter, of which tables are wrong by up to some percent."""
 
 SLICE: Final = 50_000
 """Pages that are copied at once, in a millisecond or two."""

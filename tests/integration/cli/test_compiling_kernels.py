@@ -30,6 +30,7 @@ def test_no_worker_compiles_what_was_compiled_as_it_was_installed(tmp_path):
     command = [sys.executable, "-c", "from services.cli.main import main; main()", "kernels"]
     subprocess.run(command, cwd=tmp_path, env=generic, check=True)
     assert list(installed.rglob("*.nbc"))
+    assert list(installed.rglob("rate_tables.*.npy"))
 
     for warm_up in WARM_UPS:
         command = [sys.executable, "-c", warm_up]
