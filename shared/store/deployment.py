@@ -52,20 +52,45 @@ def require_schema(connection: psycopg.Connection) -> None:
     Raises:
         StoreMismatch: it is older, or there is none.
     """
+    found = _revision(connection)
+    if found is not None and found < NEEDED_REVISION:
+        raise StoreMismatch(f"{OLDER} (its schema is {found}, and {NEEDED_REVISION} is needed)")
+
+
+def require_this_schema(connection: psycopg.Connection) -> None:
+    """Refuse any schema but this version's, as for who moves all that a shard has: what a later one
+    has more of would stay where it was.
+
+    Args:
+        connection: with autocommit, or in the caller's transaction.
+
+    Raises:
+        StoreMismatch: it is older or newer, or there is none.
+    """
+    require_schema(connection)
+    found = _revision(connection)
+    if found is not None and found != NEEDED_REVISION:
+        raise StoreMismatch(
+            f"the database is of a newer version (its schema is {found}, and this version knows up "
+            f"to {NEEDED_REVISION}): call that version's `freshet shards grow`"
+        )
+
+
+def _revision(connection: psycopg.Connection) -> str | None:
+    """Of the schema; None: it may not be read. Raises StoreMismatch if there is none."""
     try:
         row = connection.execute(
             "SELECT has_table_privilege('alembic_version', 'SELECT')"
         ).fetchone()
         if row != (True,):
-            return
+            return None
         row = connection.execute("SELECT max(version_num) FROM alembic_version").fetchone()
     except psycopg.errors.UndefinedTable as error:
         raise StoreMismatch(UNMIGRATED) from error
-    found = row[0] if row else None
+    found: str | None = row[0] if row else None
     if found is None:
         raise StoreMismatch(UNMIGRATED)
-    if found < NEEDED_REVISION:
-        raise StoreMismatch(f"{OLDER} (its schema is {found}, and {NEEDED_REVISION} is needed)")
+    return found
 
 
 def require_held(connection: psycopg.Connection, held: str | None) -> None:

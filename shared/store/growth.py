@@ -15,7 +15,7 @@ import psycopg
 from shared.contracts.layout import MOST_SHARDS, Layout
 from shared.store.connection import MIGRATING, connect
 from shared.store.copies import make_copies
-from shared.store.deployment import StoreMismatch
+from shared.store.deployment import StoreMismatch, require_this_schema
 from shared.store.layout import read_layout
 from shared.store.moving import SplitCounts, move_rows, note_moves
 from shared.store.owners import pass_on_announcing, raise_epochs
@@ -143,13 +143,15 @@ def split_shard(
     Raises:
         NotHeld: its scheduler has not stopped, or was not asked again in time; or it is split.
         StoreBusy: an import is under way.
-        StoreMismatch: the layout is another one, or shards that must be empty are not.
+        StoreMismatch: the layout is another one, or shards that must be empty are not, or another
+            version has migrated the database meanwhile.
         psycopg.errors.LockNotAvailable: a commit has been under way for too long.
         psycopg.OperationalError: the server went away; whether it committed is not known.
     """
     family = layout.family_of(parent)
     with connection.transaction():
         lock_schema(connection)
+        require_this_schema(connection)
         keep_imports_out(connection)
         note_moves(connection, layout, parent)
         copies = make_copies(connection, parent, without_partitions(connection, family[1:]))

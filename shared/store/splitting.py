@@ -18,6 +18,7 @@ import psycopg
 from shared.contracts.databases import Database, Databases
 from shared.contracts.layout import Layout
 from shared.store.connection import PASSING, connect
+from shared.store.deployment import require_this_schema
 from shared.store.first_touches import touch_blocks
 from shared.store.growth import (
     NotHeld,
@@ -26,7 +27,7 @@ from shared.store.growth import (
     require_growth,
     split_shard,
 )
-from shared.store.layout import fetch_layout
+from shared.store.layout import fetch_layout, read_layout
 from shared.store.left_urls import delete_left_urls
 from shared.store.moving import SplitCounts, move_observations, tidy
 from shared.store.splits import SplitState, ask, hold, read_splits, without_scheduler
@@ -55,9 +56,14 @@ def require_can_grow(databases: Databases, shards: int) -> dict[Database, Layout
 
     Raises:
         GrowthRefused: so many shards cannot come next.
+        StoreMismatch: one of the databases is of another version.
         psycopg.OperationalError: one of the databases cannot be reached.
     """
-    before = {database: fetch_layout(database.url, _ROLE) for database in databases.each}
+    before: dict[Database, Layout] = {}
+    for database in databases.each:
+        with connect(database.url, _ROLE) as connection:
+            require_this_schema(connection)
+            before[database] = read_layout(connection)
     for layout in before.values():
         require_growth(layout, shards)
     return before
@@ -74,6 +80,7 @@ def prepare(databases: Databases, shards: int) -> Layout:
 
     Raises:
         GrowthRefused: so many shards cannot come next.
+        StoreMismatch: one of the databases is of another version.
         psycopg.OperationalError: one of the databases cannot be reached.
     """
     for database, layout in require_can_grow(databases, shards).items():
@@ -129,6 +136,7 @@ def split_all(
 
     Raises:
         SplitFailed: a shard could not be split in time; those before it are split.
+        StoreMismatch: another version has migrated a database meanwhile; the same.
     """
     layouts = _own_layouts(databases, layout)
     splitter = _Splitter(databases, layouts, told, wait_seconds, unattended)

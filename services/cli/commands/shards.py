@@ -75,7 +75,8 @@ def show_(as_json: bool) -> None:
 @click.option(
     "--unattended",
     is_flag=True,
-    help="No scheduler runs at all: split shards whose scheduler has not answered in that time.",
+    help="No scheduler runs at all: split shards whose scheduler has not answered in that time. "
+    "Estimators must have applied all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def grow(
@@ -101,6 +102,7 @@ def grow(
     """
     from services.cli.group_limits import require_room  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
+    from services.cli.positions import require_applied  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.growing import add_partitions, require_partitions  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
@@ -119,6 +121,8 @@ def grow(
     # Before the databases are told: once they are, no other number can come.
     asyncio.run(require_partitions(settings, number))
     asyncio.run(require_room(settings, number))
+    if unattended:
+        asyncio.run(require_applied(settings))
     layout = prepare(databases, number)
     topics = asyncio.run(add_partitions(settings, number))
     with _bar() as told:

@@ -47,11 +47,8 @@ def movement(before: Demand, after: Demand, multiplier: float) -> float:
         of the demand at a threshold or at λ₀, whichever is more: above it few pages are left, and
         what these ask for is not what λ₀ goes by. Infinite if not both have thresholds around λ₀.
     """
-    _, of_before, of_after = np.intersect1d(
-        *map(_steps, (before.thresholds, after.thresholds)),
-        assume_unique=True,
-        return_indices=True,
-    )
+    first, second = _steps(before.thresholds), _steps(after.thresholds)
+    _, of_before, of_after = np.intersect1d(first, second, assume_unique=True, return_indices=True)
     thresholds = after.thresholds[of_after]
     if not thresholds.size or not (multiplier <= 0 or thresholds[0] <= multiplier < thresholds[-1]):
         return np.inf
@@ -67,7 +64,7 @@ def movement(before: Demand, after: Demand, multiplier: float) -> float:
 
 def _steps(thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
     """Which points of all grids (`tally.grid`) these are."""
-    return np.rint(POINTS_PER_DECADE * np.log10(thresholds)).astype(np.int64)
+    return np.asarray(np.rint(POINTS_PER_DECADE * np.log10(thresholds)), dtype=np.int64)
 
 
 class Patience:

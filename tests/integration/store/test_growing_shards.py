@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from store_contents import NOW, SHARDS, fill, urls_of_shard
 
-from services.cli import group_limits, kafka
+from services.cli import group_limits, kafka, positions
 from services.cli.main import main
 from services.cli.shards import shards_now
 from shared.contracts.databases import Databases
@@ -324,13 +324,14 @@ def freshet(filled, monkeypatch):
     async def require_partitions(_settings, shards):
         assert shards % fetch_layout(filled).shards == 0
 
-    async def require_room(*_):
-        """No group has a limit."""
+    async def passes(*_):
+        """No group has a limit, and all is applied."""
 
     module = SimpleNamespace(add_partitions=add_partitions, require_partitions=require_partitions)
     monkeypatch.setitem(sys.modules, "shared.runtime.growing", module)
     monkeypatch.setattr(kafka, "require_broker", quiet)
-    monkeypatch.setattr(group_limits, "require_room", require_room)
+    monkeypatch.setattr(group_limits, "require_room", passes)
+    monkeypatch.setattr(positions, "require_applied", passes)
     monkeypatch.setenv("DATABASE_URL", filled)
 
     def call(*arguments):

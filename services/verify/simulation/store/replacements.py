@@ -32,6 +32,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
         "shared.store.deployment.check_deployment": nothing,
         "shared.store.deployment.require_held": nothing,
         "shared.store.deployment.require_schema": nothing,
+        "shared.store.deployment.require_this_schema": nothing,
         "shared.store.erasing.drop_old_erasures": nothing,
         "shared.store.retention.drop_old_observations": nothing,
         "shared.store.retention.make_room": nothing,
