@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[3]
 SECONDS_OF_A_DAY = {
     "shared/units.py",
     # The bounds of messages: they are a part of the contract, which is written down by itself.
+    "shared/contracts/messages.py",
     "shared/contracts/daily.py",
 }
 
