@@ -22,6 +22,7 @@ from services.bench import (
     scheduler_groups,
     scheduler_growth,
     scheduler_hosts,
+    scheduler_learned,
     scheduler_shards,
     scheduler_shares,
 )
@@ -53,6 +54,7 @@ _PARTS: Final = (
     "bursts",
     "multiplier",
     "growth",
+    "learned",
     "shards",
 )
 
@@ -243,6 +245,8 @@ def command(  # noqa: D103 - the help is the module's
         answer["multiplier"] = scheduler_bursts.run_bandwidth(pages, seed)
     if "growth" in wanted:
         answer["growth"] = scheduler_growth.run(seed=seed)
+    if "learned" in wanted:
+        answer["learned"] = scheduler_learned.run(pages, seed)
     if "shards" in wanted:
         answer["shards"] = scheduler_shards.run(pages, shards, seconds, seed)
     answer["seconds"] = round(time.perf_counter() - started, 1)

@@ -128,6 +128,7 @@ class SmallSystem:
         for topic in TOPIC_ORDER:
             if records.get(topic):
                 reader.apply(self._shard, topic, records[topic])
+        self._shard.refreshes.go_on()
 
 
 def _record(message: object) -> ConsumerRecord:

@@ -17,6 +17,7 @@ from services.scheduler.picking.class_turns import SPARE_CANDIDATES
 from services.scheduler.picking.scanning import keep_best
 from services.scheduler.state.attempts import load_attempts
 from services.scheduler.state.crawls import Outcomes
+from services.scheduler.state.erasing import erase_host
 from services.scheduler.state.groups import CrawlRates
 from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
@@ -105,6 +106,7 @@ def warm_up(objectives: HostObjectives = FRESHNESS_ALONE) -> None:
     shard.upsert(first, PageUpdate("upsert", first.url), 32.0)
     for page in pages:
         shard.remove(page.page_id, 40.0)
+    erase_host(shard, first.host, 40.5)
     for page in pages:  # in the rows of those that went
         shard.upsert(page, PageUpdate("upsert", page.url), 41.0)
     _take_turns(objectives)

@@ -3,17 +3,18 @@
 import asyncio
 import time
 from collections import ChainMap, Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import ParamSpec, TypeVar
 
 import structlog
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from services.scheduler import metrics
+from services.scheduler.flow.applying import BatchWork
 from services.scheduler.flow.away import Away, is_waited_for, together, why_not
 from services.scheduler.flow.loading import build_shard, shard_rules
-from services.scheduler.flow.reader import TOPIC_ORDER, Reader, Refused
+from services.scheduler.flow.reader import Reader
 from services.scheduler.flow.recovery import (
     partitions_of,
     read_recent_requests,
@@ -40,7 +41,7 @@ from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
 from shared.runtime.databases import databases_of
-from shared.runtime.isolation import BadShare, Count, Pieces, TooManyBadMessages, reason_of
+from shared.runtime.isolation import BadShare, Count, TooManyBadMessages
 from shared.runtime.kafka import make_consumer, may_pass
 from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
@@ -317,7 +318,10 @@ class SchedulerHandler:
         Raises:
             TooManyBadMessages: the batch has too many; none is set aside.
         """
-        refused = await self._thread.run(self._apply, batch)
+        work = BatchWork(self._reader(), self.shards, batch, self._traces, self._reach)
+        while not await self._thread.run(self._go_on, work):
+            self.progressed_at = time.monotonic()
+        refused = work.refused
         read = {topic: sum(map(len, parts.values())) for topic, parts in batch.items()}
         bad = Counter(letter.record.topic for letter in refused)
         counts = {t: Count(n, bad[self._settings.topic(t)]) for t, n in read.items()}
@@ -331,18 +335,14 @@ class SchedulerHandler:
             await self._publisher.dead_letter(letter.record, STAGE, letter.reason)
         self._bad_share.add(counts, time.monotonic())
 
-    def _apply(self, batch: Batch) -> list[Refused]:
-        reader = Reader(Acceptance.at_present(self._settings, self._clock))
-        for topic in TOPIC_ORDER:
-            for partition, records in batch.get(topic, {}).items():
-                traces = self._traces if topic == PAGE_SIGNALS.name else None
-                traced = traces.traced_in(records) if traces is not None else ()
-                apply_in_pieces(reader, self.shards[partition], topic, records)
-                if traces is not None and traced:
-                    traces.applied(self.shards[partition], traced)
-                self._reach((topic, partition), records[-1].offset + 1)
-        self._note_caught_up()
-        return reader.refused
+    def _go_on(self, work: BatchWork) -> bool:
+        is_done = work.turn()
+        if is_done:
+            self._note_caught_up()
+        return is_done
+
+    def _reader(self) -> Reader:
+        return Reader(Acceptance.at_present(self._settings, self._clock))
 
     async def reached(self, positions: Positions) -> None:
         """All before these positions is applied, though what came last is no record."""
@@ -369,25 +369,6 @@ class SchedulerHandler:
         end = self._behind.get(key)
         if end is not None and position >= end:
             del self._behind[key]
-
-
-def apply_in_pieces(
-    reader: Reader, shard: Shard, topic: str, records: Sequence[ConsumerRecord]
-) -> None:
-    """Apply records; those over which the code stumbles, each by itself, are refused.
-
-    What of a piece had taken effect before it failed is told again: the shard knows it by its time.
-    """
-    pieces = Pieces(records)
-    for piece in pieces:
-        refused_before = len(reader.refused)
-        try:
-            reader.apply(shard, topic, piece)
-        except Exception as error:
-            del reader.refused[refused_before:]
-            if not pieces.split(piece):
-                log.exception("a message always fails and is set aside", topic=topic)
-                reader.refused.append(Refused(piece[0], reason_of(error)))
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -44,6 +44,9 @@ from shared.store.page_status import NEVER
 Message = TypeVar("Message", bound=msgspec.Struct)
 Announced = TypeVar("Announced", PageParameters, HostParameters)
 
+PAGES_AT_ONCE: Final = 20_000
+"""Pages that are brought up to date with what was learned of their hosts: some milliseconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:
@@ -142,11 +145,13 @@ class Reader:
         )
 
     def host_parameters(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
-        """Apply `host-parameters`; the last one of a host stands."""
+        """Apply `host-parameters`; the last one of a host stands. Of very many pages most are left
+        as they are for now: `HostRefreshes.go_on`."""
         messages = self._current(shard, HOST_PARAMETERS, HostParameters, records)
         # Of a host that was erased since.
         messages = [m for m in messages if m.updated_at > shard.removals.of_host(m.host)]
-        shard.host_parameters(list({m.host: m for m in messages}.values()))
+        shard.refreshes.take(list({m.host: m for m in messages}.values()))
+        shard.refreshes.go_on(PAGES_AT_ONCE)
         return 0
 
     def _current(

@@ -33,9 +33,9 @@ _OFTEN: Final = 16
 """Times that pages would be looked at before they are picked, from which on it pays to find out
 until when each need not be."""
 
-_SKIPPED: Final = 0.95
+_SKIPPED: Final = 0.75
 """Of the way from the guard to what is picked: listed pages that will not come so far are not
-looked at."""
+looked at. Had some of them to be, all would be, which costs more than to look at a few more."""
 
 _RISE: Final = 0.1
 """What is picked at least is taken to fall at once, and to rise by so much of the difference at

@@ -239,12 +239,20 @@ def unlist_page(pages: Rows, records: Rows, hosts: Rows, row: int) -> NDArray[np
 @compiled
 def pages_of(records: Rows, hosts: Rows, host: int) -> NDArray[np.int32]:
     """Rows of the pages of a host, some removed ones among them."""
-    rows = np.empty(hosts[host].pages + hosts[host].removed, np.int32)
-    row = hosts[host].first_page
-    for place in range(rows.size):
+    count = hosts[host].pages + hosts[host].removed
+    rows, _ = rows_from(records, int(np.int64(hosts[host].first_page)), int(np.int64(count)))
+    return rows
+
+
+@compiled
+def rows_from(records: Rows, first: int, count: int) -> tuple[NDArray[np.int32], int]:
+    """So many rows on a host's list, from one on; and the one after them."""
+    rows = np.empty(count, np.int32)
+    row = first
+    for place in range(count):
         rows[place] = row
         row = records[row].next_of_host
-    return rows
+    return rows, row
 
 
 class Hosts:

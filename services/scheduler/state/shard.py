@@ -21,11 +21,12 @@ from services.scheduler.state.batches import BatchTruth, leave_batch
 from services.scheduler.state.changes import Changes
 from services.scheduler.state.crawls import Outcomes, apply_outcomes
 from services.scheduler.state.groups import CrawlRates, HostGroups
-from services.scheduler.state.hosts import Hosts, list_pages, pages_of, unlist_page
-from services.scheduler.state.learned_hosts import rate_by_host, refresh_pages
+from services.scheduler.state.hosts import Hosts, list_pages, unlist_page
+from services.scheduler.state.learned_hosts import rate_by_host
 from services.scheduler.state.open_requests import OpenRequests
 from services.scheduler.state.packing import take_update, update_steps, updated_steps_of
 from services.scheduler.state.page_classes import ShardClasses
+from services.scheduler.state.refreshing import HostRefreshes
 from services.scheduler.state.report_notes import ReportNotes
 from services.scheduler.state.rows import ACTIVE, ASLEEP, NEVER, Rows, clear, reserved_rows
 from services.scheduler.state.rules import ShardRules
@@ -81,6 +82,7 @@ class Shard:
         self.classes = ShardClasses(rules.classes)
         self.selector = make_selector(self)
         self.open_requests, self.unanswered = OpenRequests(self), Unanswered(self)
+        self.refreshes = HostRefreshes(self)
         self.changes = Changes()
         self.filled_until = NEVER
         """Slots up to here are settled, or are not ours."""
@@ -242,18 +244,8 @@ class Shard:
 
     def host_parameters(self, messages: Sequence[HostParameters]) -> None:
         """Take what was learned of hosts, and make of it what their pages have."""
-        if not messages:
-            return
-        numbers = [self.hosts.intern(message.host) for message in messages]
-        self.hosts.learned.take(numbers, messages)
-        for number, message in zip(numbers, messages, strict=True):
-            if message.group is not None:
-                self.groups.name(number, message.group)
-        of_hosts = [pages_of(self.records, self.hosts.rows, number) for number in numbers]
-        tables, rows = self.hosts.learned.tables, np.concatenate(of_hosts)
-        moved = refresh_pages(self.pages, self.records, tables, rows)
-        self.selector.touch(moved)
-        self.changes.learned += moved.size
+        self.refreshes.take(messages)
+        self.refreshes.go_on()
 
     def _touched(self, rows: NDArray[np.int32]) -> int:
         unknown = int(np.count_nonzero(rows == UNKNOWN))
@@ -352,6 +344,8 @@ class Shard:
         self.classes.pages[self.records[row]["page_class"]] -= 1
         clear(self.pages[row : row + 1], self.records[row : row + 1])
         freed = unlist_page(self.pages, self.records, self.hosts.rows, row)
+        if freed.size:
+            self.refreshes.restart(int(self.pages[row]["host"]))
         self._removals += 1 - freed.size
         self._free += freed.tolist()
         self.changes.told += 1

@@ -6,7 +6,8 @@ import pytest
 from reference_shard import rules
 
 from services.scheduler.flow import reader as reading
-from services.scheduler.flow.handler import SchedulerHandler, apply_in_pieces
+from services.scheduler.flow.applying import apply_in_pieces
+from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.reader import Reader
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.picking.calendar import make_shard
