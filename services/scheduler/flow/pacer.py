@@ -30,6 +30,9 @@ FILLING_SECONDS: Final = 0.5
 """Filling them may take so long more (wall). What then is not with the producer is taken back: the
 thread of the shards, or the producer, had something else to do."""
 
+RESTS: Final = 10.0
+"""From the beginning of a tick to that of the next, as a multiple of what filling slots took."""
+
 MOST_TICKS: Final = 2.0
 """From one tick to the next at most, in times of what it is where slots are filled soon. A tick has
 a price for each shard, whether that has one slot or ten."""
@@ -91,7 +94,9 @@ class Pacer:
         """
         due = time.monotonic()
         while not stopping.is_set():
-            rest = seconds_between(self._tick_seconds, self._filler.seconds, self._most_seconds)
+            rest = seconds_between(
+                self._tick_seconds, self._filler.seconds, self._most_seconds, RESTS
+            )
             due = max(due + rest, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             self.progressed_at = time.monotonic()
