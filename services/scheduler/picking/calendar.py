@@ -72,7 +72,9 @@ _TICK_SECONDS: Final = 0.1
 """Wall seconds in a tick of the calendar."""
 
 _SAMPLED_LISTED: Final = 2_048
-"""Listed pages that tell how far to raise the guard, where not all of them are looked at."""
+_RANKED_SECONDS: Final = 0.3
+"""So many listed pages tell how far to raise the guard, where not all of them are looked at; and
+for so many wall seconds: some go back to the calendar by it at each tick."""
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -106,6 +108,7 @@ class Calendar:
         self._more = 1
         """How many times as many a look at all pages is to find."""
         self._random = np.random.default_rng(0)
+        self._ranked, self._ranked_at = 0.0, -np.inf
         self._work = WorkShare()
         self._state["few_pages"] = self._work.few_pages
         self._next_row = -1
@@ -371,12 +374,14 @@ class Calendar:
         """Raise the guard to what about so many listed pages reach, while the others are not
         looked at, or the calendar is not certain."""
         board, listed = self._board, int(self._state["listed"])
-        drawn = board.listed["row"][self._random.integers(0, listed, _SAMPLED_LISTED)]
-        priorities = np.sort(self._weigh(drawn[drawn != LEFT], now))[::-1]
-        rank = round(needed / listed * priorities.size)
-        if rank < priorities.size:
+        if now >= self._ranked_at + _RANKED_SECONDS * self._rules.speed:
+            drawn = board.listed["row"][self._random.integers(0, listed, _SAMPLED_LISTED)]
+            priorities = np.sort(self._weigh(drawn[drawn != LEFT], now))[::-1]
+            rank, self._ranked_at = round(needed / listed * priorities.size), now
+            self._ranked = float(priorities[rank]) if rank < priorities.size else 0.0
+        if self._ranked > 0.0:
             certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
-            guard = min(float(priorities[rank]), highest * BELOW_PICKED, certain_from)
+            guard = min(self._ranked, highest * BELOW_PICKED, certain_from)
             first = int(self._random.integers(0, listed))
             at_once = shed_at_once(listed, _SAMPLED_LISTED, self._work.slice)
             raise_guard(board, guard, not self._is_sweeping, first, at_once)
