@@ -158,7 +158,7 @@ BAD_OUTCOMES = {
         json.dumps(GOOD_TIME | {"result": "redirected", "canonical_url": ELSEWHERE}).encode(),
     ],
     "Expected `str` of length <= 2048": [
-        json.dumps(GOOD_TIME | {"result": "redirected", "redirected_to": "x" * 2049}).encode(),
+        json.dumps(GOOD_TIME | {"url": URL + "x" * 2049, "result": "changed"}).encode(),
     ],
 }
 
