@@ -164,30 +164,17 @@ class Reporting:
         while not stopping.is_set():
             await self._estimate_new_ones()
             began = time.perf_counter()
-            rows = await self._thread.run(self._copy, shard, tally)
-            if rows is None:
+            copied = await self._thread.run(self._copy, shard, tally)
+            if copied is None:
                 break
-            taken, duty = await asyncio.to_thread(_add, tally, rows), self._duty(shard)
-            turn = min(taken / duty, _LONGEST_PAUSE_SECONDS)
+            rows, duty = copied
+            turn = min(await asyncio.to_thread(_add, tally, rows) / duty, _LONGEST_PAUSE_SECONDS)
             await asyncio.sleep(max(began + turn - time.perf_counter(), 0.0))
         else:
             return
-        demand, moved = await asyncio.to_thread(self._finish, tally, self.demand_of(shard))
+        before, multiplier = self.demand_of(shard), self._multiplier()
+        demand, moved = await asyncio.to_thread(_finish, tally, before, multiplier)
         await self._thread.run(self._take, shard, tally, demand, moved)
-
-    def _duty(self, shard: Shard) -> float:
-        if shard not in self._computed_at:
-            return _FIRST_DUTY
-        reporter = self._reporters.get(shard)
-        is_patient = reporter is not None and not reporter.is_stale(self._multiplier())
-        return _PATIENT_DUTY if is_patient else _DUTY
-
-    def _finish(self, tally: Tally, before: Demand | None) -> tuple[Demand, float]:
-        """What a pass found, and by what part it is another than before."""
-        demand = tally.finish()
-        if before is None:
-            return demand, math.inf
-        return demand, movement(before, demand, self._multiplier())
 
     async def _estimate_new_ones(self) -> None:
         """A shard that is new reports at once, by a sample of its pages.
@@ -222,8 +209,15 @@ class Reporting:
         reporter = self._reporters.get(shard)
         return reporter.demand if reporter is not None else None
 
-    def _copy(self, shard: Shard, tally: Tally) -> Rows | None:
-        return tally.copy() if shard in self._reporters else None
+    def _copy(self, shard: Shard, tally: Tally) -> tuple[Rows, float] | None:
+        """The next slice, and what part of a core adding it may take; None: there is none."""
+        reporter = self._reporters.get(shard)
+        rows = tally.copy() if reporter is not None else None
+        if reporter is None or rows is None:
+            return None
+        if shard not in self._computed_at:
+            return rows, _FIRST_DUTY
+        return rows, _DUTY if reporter.is_stale(self._multiplier()) else _PATIENT_DUTY
 
     def _take(self, shard: Shard, tally: Tally, demand: Demand, moved: float) -> None:
         reporter = self._reporters.get(shard)
@@ -260,6 +254,12 @@ def _add(tally: Tally, rows: Rows) -> float:
     started = time.thread_time()
     tally.add(rows)
     return time.thread_time() - started
+
+
+def _finish(tally: Tally, before: Demand | None, multiplier: float) -> tuple[Demand, float]:
+    """What a pass found, and by what part it is another than before."""
+    demand = tally.finish()
+    return demand, math.inf if before is None else movement(before, demand, multiplier)
 
 
 def _finished(estimates: Iterable[Estimate]) -> list[Demand]:

@@ -14,7 +14,7 @@ from services.scheduler.state.rows import Rows
 from services.scheduler.state.selector import Selector
 from shared.contracts.messages import HostParameters
 
-ALL: Final = 1 << 62
+_ALL: Final = 1 << 62
 
 
 class _Space(Protocol):
@@ -56,18 +56,18 @@ class HostRefreshes:
         if self._left and next(iter(self._waiting)) == host:
             self._left = 0
 
-    def go_on(self, most: int = ALL) -> bool:
+    def go_on(self, most: int = _ALL) -> bool:
         """Bring so many pages up to date; whether others are left."""
-        rows = self._next(most)
-        if rows.size:
-            shard = self._shard
-            moved = refresh_pages(shard.pages, shard.records, shard.hosts.learned.tables, rows)
-            shard.selector.touch(moved)
-            shard.changes.learned += moved.size
+        if not self._waiting:
+            return False  # as after nearly each step of a batch
+        shard, rows = self._shard, self._next(most)
+        moved = refresh_pages(shard.pages, shard.records, shard.hosts.learned.tables, rows)
+        shard.selector.touch(moved)
+        shard.changes.learned += moved.size
         return bool(self._waiting)
 
     def _next(self, most: int) -> NDArray[np.int32]:
-        found = [np.empty(0, np.int32)]
+        found = []
         while self._waiting and most > 0:
             host = next(iter(self._waiting))
             if not self._left:
