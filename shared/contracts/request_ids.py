@@ -43,10 +43,8 @@ def crawl_time(crawled_at: float, request_id: str) -> float:
         crawled_at: as the crawler says, Unix seconds.
         request_id: of the request. One that tells of a much later time is none of ours.
     """
-    asked_at = requested_at_of(request_id)
-    if asked_at is not None and crawled_at < asked_at <= crawled_at + MOST_BEHIND_SECONDS:
-        return asked_at
-    return crawled_at
+    asked_at = requested_us_of(request_id) / 1e6  # NO_REQUEST is before every crawl
+    return asked_at if crawled_at < asked_at <= crawled_at + MOST_BEHIND_SECONDS else crawled_at
 
 
 def microseconds(unix_seconds: ArrayLike) -> NDArray[np.int64]:

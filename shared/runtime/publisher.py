@@ -1,6 +1,7 @@
 """Writing to the contract's topics."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -62,13 +63,13 @@ def filled_batches(
         headers: of each of them.
         own: of single ones, besides.
     """
-    batches = [producer.create_batch()]
+    batches, now_ms = [producer.create_batch()], int(time.time() * 1000)
     begin = 0
     for number in sorted(own):
-        _fill(producer, batches, messages[begin:number], headers)
-        _fill(producer, batches, messages[number : number + 1], [*headers, *own[number]])
+        _fill(producer, batches, messages[begin:number], now_ms, headers)
+        _fill(producer, batches, messages[number : number + 1], now_ms, [*headers, *own[number]])
         begin = number + 1
-    _fill(producer, batches, messages[begin:], headers)
+    _fill(producer, batches, messages[begin:], now_ms, headers)
     return batches
 
 
@@ -76,15 +77,17 @@ def _fill(
     producer: AIOKafkaProducer,
     batches: list[BatchBuilder],
     messages: Messages,
+    now_ms: int,
     headers: Sequence[Header],
 ) -> None:
     more = {"headers": list(headers)} if headers else {}
     append = batches[-1].append
     for key, value in messages:
-        if append(timestamp=None, key=key, value=value, **more) is None:
+        # To ask for the time costs more than all else of a record: one does for all.
+        if append(timestamp=now_ms, key=key, value=value, **more) is None:
             batches.append(producer.create_batch())
             append = batches[-1].append
-            append(timestamp=None, key=key, value=value, **more)
+            append(timestamp=now_ms, key=key, value=value, **more)
 
 
 class Publisher:

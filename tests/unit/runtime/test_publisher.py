@@ -1,16 +1,19 @@
 """The publisher: where messages go, and what a dead letter carries."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
 
 from shared.contracts.codec import decode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import Bandwidth, PageSignal
 from shared.contracts.topics import BANDWIDTH, GLOBAL_KEY, PAGE_SIGNALS
-from shared.runtime.publisher import LETTERS_A_TURN, Publisher
+from shared.runtime.publisher import LETTERS_A_TURN, Publisher, filled_batches
 from shared.runtime.settings import Settings
 
 
@@ -67,6 +70,19 @@ def publisher():
     made = Publisher(Settings(topic_prefix="t-", partitions=8))
     made._producer = Producer()
     return made
+
+
+def test_the_records_of_batches_are_of_the_machines_time():
+    class Batches:
+        def create_batch(self):
+            return BatchBuilder(120, 0)
+
+    begin = int(time.time() * 1000)
+    filled = filled_batches(Batches(), [(b"k%d" % n, b"v" * 20) for n in range(9)])
+    read = [r for batch in filled for r in MemoryRecords(bytes(batch._build())).next_batch()]
+    assert len(filled) > 1
+    assert [record.key for record in read] == [b"k%d" % n for n in range(9)]
+    assert all(begin <= record.timestamp <= time.time() * 1000 for record in read)
 
 
 async def test_a_hosts_message_goes_to_its_shard_under_its_host(publisher):
