@@ -5,7 +5,7 @@ limit goes to these evenly, so that none is without, and half by pages. A change
 slot that has begun (`shared.pacing.groups`): what can wait is changed seldom.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from operator import attrgetter
 from typing import Final
 
@@ -29,6 +29,10 @@ LEAST_SECONDS: Final = 60.0
 LEAST_SLOTS: Final = 20.0
 """... so many slots of the limit after the last one."""
 
+REMEMBERED_SECONDS: Final = 60.0
+"""A limit that was taken back is remembered for so long (wall) after the last message that told of
+it: another who led may not have heard of it yet."""
+
 _STEPS: Final = 1_000_000
 """Shares are rounded down to such a part: they are said every few seconds."""
 
@@ -41,9 +45,15 @@ class GroupLimits:
         """By group; None: it was taken back."""
         self._changed_at: dict[str, float] = {}
         """When the shares of a group were changed last, wall seconds; or we came to lead."""
+        self._untold_since: dict[str, float] = {}
+        """Since when no message tells of a limit that was taken back, wall seconds."""
         self.left_out: tuple[str, ...] = ()
         """Groups whose limits do not hold, as the last message had no room for them: shards have
         become more since they were set."""
+
+    def __len__(self) -> int:
+        """Groups of which anything is remembered: those that have limits, or had some of late."""
+        return len(self._limits)
 
     def receive(self, message: GroupLimit) -> bool:
         """Take a limit; the last one of a group stands.
@@ -89,6 +99,7 @@ class GroupLimits:
         said = {shares.group: shares for shares in before}
         limits = {shares.group: shares.crawls_per_second for shares in before} | self._limits
         standing = sorted((of, limit) for of, limit in limits.items() if limit is not None)
+        self._forget(said.keys(), wall)
         # More could not be sent, and no decision with them.
         most = most_groups(len(shards))
         self.left_out = tuple(name for name, _ in standing[most:])
@@ -111,6 +122,18 @@ class GroupLimits:
                 self._changed_at[name] = wall
             found.append(made)
         return tuple(found)
+
+    def _forget(self, said: Set[str], wall: float) -> None:
+        """Forget limits that were taken back: programs may set and take back any number."""
+        self._untold_since = {
+            name: self._untold_since.get(name, wall)
+            for name, limit in self._limits.items()
+            if limit is None and name not in said
+        }
+        for name, since in self._untold_since.items():
+            if wall - since >= REMEMBERED_SECONDS:
+                del self._limits[name]
+                self._changed_at.pop(name, None)
 
     def _is_due(
         self,

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 
 from deploy.local.broker import Broker
 from deploy.local.broker import batch as batches
+from deploy.local.broker.compaction import compact, is_due
 from deploy.local.broker.config import parse_topic_config
 from deploy.local.broker.files import FilePool
 from deploy.local.broker.log import PartitionLog
 from deploy.local.broker.protocol import ErrorCode, RequestError
 from deploy.local.kafka import LocalBroker
+from shared.contracts.topics import HOST_LIMITS
 
 
 @pytest.fixture
@@ -195,4 +197,47 @@ def test_a_repeated_batch_is_stored_once_and_a_gap_is_refused(tmp_path):
     with pytest.raises(RequestError) as refused:
         log.append(batch(3), 0)
     assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    log.close()
+
+
+def keyed_batch(key: bytes, value: bytes) -> list[tuple[batches.BatchHeader, memoryview]]:
+    header = batches.BatchHeader(0, 0, 0, 2, 0, 0, 0, 1, 1, -1, -1, -1, 1)
+    return batches.split(batches.rebuild(header, [batches.Record(0, 1, key, value, [])]))
+
+
+def records_of(log: PartitionLog) -> list[batches.Record]:
+    found, offset = list[batches.Record](), log.start_offset
+    while data := log.read(offset, 1 << 20, at_least_one=True):
+        for header, body in batches.split(data):
+            found += batches.records(bytes(body))
+            offset = header.last_offset + 1
+    return found
+
+
+async def test_host_limits_that_are_written_day_by_day_are_compacted_after_a_week(tmp_path):
+    half_a_day, hosts = 43_200_000, 3
+    config = parse_topic_config(HOST_LIMITS.config)
+    kept = config.min_compaction_lag_ms // half_a_day
+
+    def opened(now_ms: int) -> PartitionLog:
+        return PartitionLog(tmp_path / "0", config, FilePool(), set(), now_ms)
+
+    log = opened(0)
+    for turn in range(60):
+        now_ms = (turn + 1) * half_a_day
+        log.append(keyed_batch(b"host %d" % (turn % hosts), b"%d" % turn), now_ms)
+        log.roll_if_due(now_ms)
+        if is_due(log, now_ms):
+            await compact(log, now_ms)
+    # What is older than the lag is one file; what is younger, each file as it was written.
+    assert len(log.sealed) <= kept + 2
+    left = [int(record.value) for record in records_of(log)]
+    assert left[-kept:] == list(range(60 - kept, 60))
+    assert len(left) <= kept + hosts + 1
+    assert {turn % hosts for turn in left[:-kept]} == set(range(hosts))
+    written_ms = log.sealed[0].written_ms
+    log.close()
+    # Its age is as it was for a broker that starts again, too: it waits for no other week.
+    log = opened(60 * half_a_day)
+    assert log.sealed[0].written_ms == written_ms <= (60 - kept) * half_a_day
     log.close()

@@ -1,4 +1,4 @@
-"""Compaction: of every key in the sealed segments, only the last message stays.
+"""Compaction: of every key in the older sealed segments, only the last message stays.
 
 Segments are read and rewritten in a thread, with files of their own; the log swaps the result in on
 the event loop. A kill at any point leaves either the old segments or the new one.
@@ -6,8 +6,10 @@ the event loop. A kill at any point leaves either the old segments or the new on
 
 import asyncio
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import structlog
@@ -25,22 +27,23 @@ log = structlog.get_logger(__name__)
 
 def is_due(partition: PartitionLog, now_ms: int) -> bool:
     """Whether the log has enough sealed data that was never compacted."""
-    sealed = partition.sealed
-    dirty = [segment for segment in sealed if segment.end_offset > partition.cleaned_until]
-    if not partition.config.compact or not dirty:
-        return False
     config = partition.config
-    if any(now_ms - segment.written_ms < config.min_compaction_lag_ms for segment in dirty):
+    if not config.compact:
         return False
-    total = sum(segment.size for segment in sealed)
+    cleanable = _cleanable(partition, now_ms)
+    dirty = [segment for segment in cleanable if segment.end_offset > partition.cleaned_until]
+    if not dirty:
+        return False
+    total = sum(segment.size for segment in cleanable)
     overdue = any(now_ms - segment.written_ms >= config.max_compaction_lag_ms for segment in dirty)
     dirty_bytes = sum(segment.size for segment in dirty)
     return overdue or dirty_bytes >= config.min_cleanable_dirty_ratio * total
 
 
 async def compact(partition: PartitionLog, now_ms: int) -> None:
-    """Compact the sealed segments of a log; raises OSError if the disk does not take it."""
-    old = partition.sealed
+    """Compact the sealed segments of a log, but for those that are too young; raises OSError if the
+    disk does not take it."""
+    old = _cleanable(partition, now_ms)
     workspace = partition.directory / "compacting"
     compacted = await asyncio.to_thread(
         _rewrite, old, workspace, now_ms - partition.config.delete_retention_ms
@@ -55,6 +58,22 @@ async def compact(partition: PartitionLog, now_ms: int) -> None:
             after_bytes=compacted.size,
         )
     shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _cleanable(partition: PartitionLog, now_ms: int) -> list[Segment]:
+    """The sealed segments before the first that is younger than the lag and was never compacted.
+
+    The young ones keep nobody waiting: a log that is always written to always has some.
+    """
+    oldest = now_ms - partition.config.min_compaction_lag_ms
+    return list(
+        takewhile(
+            lambda segment: (
+                segment.end_offset <= partition.cleaned_until or segment.written_ms <= oldest
+            ),
+            partition.sealed,
+        )
+    )
 
 
 def _rewrite(old: list[Segment], workspace: Path, tombstones_since_ms: int) -> Segment:
@@ -74,6 +93,8 @@ def _rewrite(old: list[Segment], workspace: Path, tombstones_since_ms: int) -> S
         producers = Segment(old[-1].path.parent, old[-1].base_offset, files).load_sealed()
         compacted.written_ms = old[-1].written_ms
         compacted.seal(producers or ProducerTable())
+        # A broker that starts again goes by the file's time: its records are as old as they were.
+        os.utime(compacted.path, ns=(compacted.written_ms * 1_000_000,) * 2)
         sync_file(compacted.path)
         sync_file(compacted.index_path)
     finally:

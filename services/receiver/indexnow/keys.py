@@ -5,6 +5,7 @@ again, and nothing is lost.
 """
 
 import asyncio
+import hashlib
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -30,6 +31,8 @@ INVALID_SECONDS: Final = 60.0
 """A key that is not confirmed is looked for again after so long: its file may be on its way."""
 
 MOST_KEYS: Final = 100_000
+"""About 40 MB: strangers make up as many as they like, and files with long addresses."""
+
 MOST_CHECKS: Final = 256
 """Key files that are fetched at a time."""
 
@@ -90,7 +93,8 @@ class KeyBook:
         self._recheck_seconds = recheck_seconds
         self._wait_seconds = wait_seconds
         self._now = now
-        self._known: OrderedDict[KeyFile, _Known] = OrderedDict()
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        """By `_name_of` the file."""
         self._checks: dict[KeyFile, asyncio.Task[Verdict]] = {}
         self._of_visitor: Counter[str] = Counter()
         self._visitors = Rates(CHECKS_OF_VISITOR_PER_SECOND)
@@ -107,9 +111,10 @@ class KeyBook:
         Raises:
             Refused: too many keys are being looked for.
         """
-        known = self._known.get(file)
+        name = _name_of(file)
+        known = self._known.get(name)
         if known is not None:
-            self._known.move_to_end(file)
+            self._known.move_to_end(name)
             due = self._now() >= known.again_at
             if due and known.verdict is Verdict.VALID:
                 self._look_again(file, visitor)
@@ -158,14 +163,15 @@ class KeyBook:
             del self._of_visitor[visitor]
 
     async def _fetched(self, file: KeyFile) -> Verdict:
-        verdict, before = await self._ask(file), self._known.get(file)
+        name = _name_of(file)
+        verdict, before = await self._ask(file), self._known.get(name)
         metrics.KEY_CHECKS.labels(verdict.value).inc()
         seconds = self._recheck_seconds if verdict is Verdict.VALID else INVALID_SECONDS
         if verdict is Verdict.UNREACHABLE and before is not None:
             # A host that is away for a while has not taken its key back.
             verdict = before.verdict
-        self._known[file] = _Known(verdict, self._now() + seconds)
-        self._known.move_to_end(file)
+        self._known[name] = _Known(verdict, self._now() + seconds)
+        self._known.move_to_end(name)
         if len(self._known) > MOST_KEYS:
             self._known.popitem(last=False)
         return verdict
@@ -201,6 +207,12 @@ def is_same_file(url: str, target: str) -> bool:
         and (before.host, before.raw_path_qs) == (after.host, after.raw_path_qs)
         and (before.port == after.port or (before.is_default_port() and after.is_default_port()))
     )
+
+
+def _name_of(file: KeyFile) -> bytes:
+    """What stands for a file in memory, of which it takes a hundredth. Nobody makes two alike."""
+    text = "\n".join((file.host, file.key, file.folder, *file.urls))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _holds(answer: Fetched, key: str) -> bool:

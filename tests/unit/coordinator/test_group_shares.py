@@ -176,6 +176,36 @@ def test_there_is_room_for_so_many_groups():
     assert len(run.core.timeline.newest.limits.groups) == MOST_GROUPS
 
 
+def test_limits_that_were_taken_back_are_forgotten_however_many_they_were():
+    run = running({0: 10})
+    for hundred in range(20):
+        names = [f"203.0.{hundred}.{number}" for number in range(MOST_GROUPS - 1)]
+        for name in names:
+            run.limit(1.0, name)
+        run.steps(2)
+        for name in names:
+            run.limit(None, name)
+        run.steps(10)
+    assert len(run.core.groups) <= 8 * MOST_GROUPS
+    run.steps(70)
+    assert len(run.core.groups) == 1
+    assert [shares.group for shares in run.core.timeline.newest.limits.groups] == [SHOP]
+
+
+def test_who_follows_remembers_a_limit_that_was_taken_back_while_another_tells_of_it():
+    run = running({0: 10})
+    other = GroupRun({0: 10})
+    other.wall = run.wall
+    other.core.follow()
+    other.limit(None)
+    other.wall += 100.0
+    other.core.receive_multipliers(run.published[-1], other.moment)
+    other.core.lead(2, "coordinator-2")
+    assert not other.core.next(other.moment).groups  # it comes too late, and counts for nobody
+    other.steps(3)
+    assert other.group is None
+
+
 def test_a_message_with_all_groups_and_shards_is_one_that_brokers_take():
     for shards in (1, 64, 195, 256, 1024, 4096):
         parts = [Allotment(shard, 0.123457) for shard in range(shards)]

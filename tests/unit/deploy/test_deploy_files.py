@@ -69,6 +69,12 @@ def test_compose_publishes_on_the_loopback_only():
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
+def test_composes_logs_take_so_much_of_the_disk_at_most():
+    for name, service in COMPOSE["services"].items():
+        # This driver keeps 100 MB of a container; Docker's own default keeps all, for ever.
+        assert service["logging"]["driver"] == "local", name
+
+
 def test_the_settings_of_compose_are_accepted():
     environment = COMPOSE["services"]["scheduler"]["environment"]
     fields = {

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import tracemalloc
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -199,6 +201,42 @@ async def test_a_visitor_whose_hosts_are_slow_keeps_nobody_elses_keys_waiting(we
     for n in range(CHECKS_OF_VISITOR):
         await book.verdict(file(host=f"more-{n}.example"), VISITOR)
     await book.stop()
+
+
+async def test_keys_that_strangers_make_up_take_little_memory_however_long_their_addresses(web):
+    book, count = web.book(), 400
+    web.shown = GONE
+
+    async def ask(begin: int) -> None:
+        for number in range(begin, begin + count):
+            host, folder = f"h{number}.{'a' * 60}.{'b' * 60}.example", f"/{'d' * 1800}/"
+            place = f"https://{host}{folder}{number}.txt"
+            made_up = KeyFile(host, f"{number:0>128}", (place,), folder)
+            assert await book.verdict(made_up, f"2001:db8:0:{number:x}::/64") is Verdict.INVALID
+            web.asked.clear()
+
+    await ask(0)
+    gc.collect()
+    tracemalloc.start()
+    await ask(count)
+    gc.collect()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken / count < 2_000
+
+
+async def test_what_is_known_of_a_key_is_known_of_its_file_alone(web):
+    book = web.book()
+    assert await book.verdict(file(), VISITOR) is Verdict.VALID
+    web.shown = GONE
+    for other in (
+        file(host="b.example"),
+        file(key=KEY[::-1]),
+        file(schemes=("https", "http")),
+        KeyFile("a.example", KEY, (f"https://a.example/{KEY}.txt",), "/b/"),
+    ):
+        assert await book.verdict(other, VISITOR) is Verdict.INVALID
+    assert await book.verdict(file(), VISITOR) is Verdict.VALID
 
 
 async def test_http_is_asked_where_https_is_not_there_and_was_not_wanted_alone(web):
