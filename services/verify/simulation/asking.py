@@ -45,11 +45,12 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
     that has a limit: all of those there ask for more than it takes; nor one whose host shares a
     domain's limit, where parts of the slots are kept for other reasons: it waits for a turn of its
     own. Nor need there be slots for a shard all of whose hosts share a limit with those of others,
-    nor for one that was away twice: coordinators take what it left empty then for what it cannot
-    use, and it has slots again within a minute: no simulation lasts that long. Nor need a page be
-    due of which an outcome was deleted unread, or that was asked for in vain some times in a row:
-    after failures and without answers it is asked for ever more rarely. Nor one whose shard was
-    split meanwhile.
+    nor for one that was away twice, or of which a host that may have but so many requests open
+    waited for an answer that never came: coordinators take what it left empty then for what it
+    cannot use, and it has slots again within a minute: no simulation lasts that long. Nor need a
+    page be due of which an outcome was deleted unread, or that was asked for in vain some times in
+    a row: after failures and without answers it is asked for ever more rarely. Nor one whose
+    shard was split meanwhile.
     """
     scale, truth = facts.plan.scale, facts.truth
     until = BEGINNING + scale.seconds
@@ -66,6 +67,7 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
     pages = Counter(layout.shard_of(page.host) for page in truth.pages)
     split = facts.split_since(scale.seconds - scale.bound_seconds - SPLIT_SECONDS)
     starving = _starving(slots, pages) - _away_twice(ledger, facts) - _of_groups(facts) - split
+    starving -= _held_open(ledger, facts)
     unsure = truth.unsure | facts.unread(CRAWL_OUTCOMES.name) | _found_away(ledger)
     forgotten: list[str] = []
     starved: list[str] = []
@@ -110,6 +112,16 @@ def _of_groups(facts: Facts) -> set[int]:
         if group_of(page.host, truth.group_limits) is None and page.host not in truth.at_address
     }
     return {layout.shard_of(page.host) for page in truth.pages} - others
+
+
+def _held_open(ledger: Ledger, facts: Facts) -> set[int]:
+    """Shards of which a host waited for an answer in vain, and may have no more requests open."""
+    answers = {answered.outcome.request_id for answered in ledger.outcomes}
+    return {
+        facts.database.layout.shard_of(one.request.host)
+        for one in ledger.requests
+        if one.request.host in facts.truth.open_bounds and one.request.request_id not in answers
+    }
 
 
 def _found_away(ledger: Ledger) -> set[str]:

@@ -28,8 +28,18 @@ class PlentyOfSlots:
         return 100.0 * max(end - begin, 0.0)
 
 
-def forgotten(others, reason="max-age", *, has_parts=False, rate=RATE, open_bounds=None):
-    """Pages that are found, where the host was asked for so many others since one was due."""
+class FewSlotsForOne:
+    """The shard of the page has hardly any, the others all."""
+
+    def allotted(self, shard, begin, end):
+        return (0.01 if shard == Layout.of(SHARDS).shard_of(identify(URL).host) else 100.0) * (
+            end - begin
+        )
+
+
+def found_of(others, reason="max-age", *, timeline, has_parts=False, rate=RATE, open_bounds=None):
+    """What is found, where the host was asked for so many others since a page was due: nobody
+    answered them."""
     page = identify(URL)
     first = asked(BEGINNING + LAST_ASKED)
     times = np.linspace(DUE, SECONDS, others, endpoint=False)
@@ -58,9 +68,19 @@ def forgotten(others, reason="max-age", *, has_parts=False, rate=RATE, open_boun
     run = ledger(
         requests=[first, *requests], outcomes=[answered(first, BEGINNING + LAST_ASKED + 0.1)]
     )
-    found, starved = asked_again(run, facts, PlentyOfSlots())
+    return asked_again(run, facts, timeline)
+
+
+def forgotten(*args, **options):
+    """How many pages are, where there are slots for all."""
+    found, starved = found_of(*args, timeline=PlentyOfSlots(), **options)
     assert starved.passed
     return found.count
+
+
+def starved(*args, **options):
+    """How many pages are of shards without slots, while others have them."""
+    return found_of(*args, timeline=FewSlotsForOne(), **options)[1].count
 
 
 def test_a_page_that_is_not_asked_for_again_is_found():
@@ -89,3 +109,14 @@ def test_a_host_with_a_bound_of_open_requests_may_have_as_many_as_time_out():
     assert few < LIMIT
     assert forgotten(few, rate=math.inf, open_bounds={host: bound}) == 0
     assert forgotten(few - 2, rate=math.inf, open_bounds={host: bound}) == 1
+
+
+def test_a_shard_without_slots_while_others_have_them_is_found():
+    assert starved(0) == starved(1) == 1
+
+
+def test_what_a_shard_left_empty_while_a_host_waited_in_vain_comes_back_later():
+    """The host may have no more requests open, and nobody answers the one that is."""
+    bound = {identify(URL).host: 1}
+    assert starved(1, rate=math.inf, open_bounds=bound) == 0
+    assert starved(0, rate=math.inf, open_bounds=bound) == 1
