@@ -10,7 +10,6 @@ import psycopg
 import structlog
 
 from services.coordinator import metrics
-from shared.store.connection import first_line
 from shared.store.multipliers import (
     PRUNED_AT_ONCE,
     Decided,
@@ -19,6 +18,7 @@ from shared.store.multipliers import (
     prune_multipliers,
     row_of,
 )
+from shared.store.rights import COORDINATOR, reason_why_not
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +88,7 @@ class DecisionHistory:
             log.warning(
                 "decisions not recorded yet; the coordination goes on",
                 waiting=len(self._waiting),
-                reason=first_line(error),
+                reason=reason_why_not(error, COORDINATOR),
             )
             return
         self._failed = False
@@ -105,7 +105,7 @@ class DecisionHistory:
         try:
             gone = await asyncio.to_thread(prune_multipliers, self._database_url, self._oldest())
         except psycopg.Error as error:
-            log.warning("old decisions stay", reason=first_line(error))
+            log.warning("old decisions stay", reason=reason_why_not(error, COORDINATOR))
         else:
             if gone == PRUNED_AT_ONCE:
                 return  # There are more: go on with the next write.

@@ -19,7 +19,6 @@ from typing import Final
 import psycopg
 import structlog
 
-from shared.store.connection import first_line
 from shared.store.lease import (
     Lease,
     LeaseMissing,
@@ -29,6 +28,7 @@ from shared.store.lease import (
     renew_lease,
     take_lease,
 )
+from shared.store.rights import COORDINATOR, reason_why_not
 
 log = structlog.get_logger(__name__)
 
@@ -239,4 +239,4 @@ def _reason(error: Exception) -> str:
         return "the database is not of this version: run `freshet migrate`"
     if isinstance(error, TimeoutError):
         return f"no answer within {ANSWER_SECONDS:g} s"
-    return first_line(error) or type(error).__name__
+    return reason_why_not(error, COORDINATOR) or type(error).__name__

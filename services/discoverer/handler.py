@@ -23,7 +23,7 @@ from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.store.connection import first_line
-from shared.store.connection import may_pass as database_may_pass
+from shared.store.rights import is_waited_for
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +94,7 @@ class DiscoveryHandler:
 
     async def _new_pages(self, links: Sequence[Link]) -> Found:
         judged: list[Judged] = []
-        async for attempt in self._attempts(database_may_pass, "database"):
+        async for attempt in self._attempts(is_waited_for, "database"):
             with attempt:
                 judged = await self._living(self._admission.judge(links, time.monotonic()))
         became: Counter[str] = Counter()

@@ -7,9 +7,10 @@ commit that was cut off had come through. A shard that another process has loade
 loaded anew as well (`shared.store.owners`); of two that both believe to own one, each takes it from
 the other for a batch at a time until both follow their group's decision.
 
-A server that is away is waited for. Data that it refuses, or that the code stumbles over, will be
-refused again: the batch is then done shard by shard and piece by piece, each piece with its
-positions, until the records are found that fail by themselves. Those are set aside.
+A server that is away is waited for, and so is a right that was taken away. Data that it refuses, or
+that the code stumbles over, will be refused again: the batch is then done shard by shard and piece
+by piece, each piece with its positions, until the records are found that fail by themselves. Those
+are set aside.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from services.estimator.isolating import isolate
 from services.estimator.learning import news_again
 from services.estimator.ordering import ShardRecords, by_shard, not_applied, parted
 from services.estimator.overlapping import overlapping
-from services.estimator.passing import TRANSIENT, passes, passes_at_once
+from services.estimator.passing import TRANSIENT, passes, passes_at_once, reason
 from services.estimator.persistence import Store, Unacceptable
 from services.estimator.processing import process
 from services.estimator.refitting import Refits, Refitting, refit
@@ -48,7 +49,6 @@ from shared.runtime.isolation import BadShare
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.runtime.tracing import Tracing
-from shared.store.connection import first_line
 from shared.store.positions import Superseded, require_remembered
 
 log = structlog.get_logger(__name__)
@@ -157,7 +157,7 @@ class EstimatorHandler:
         try:
             await self._do(healthy)
         except LockNotAvailable as error:
-            log.warning("a batch is done shard by shard", reason=first_line(error))
+            log.warning("a batch is done shard by shard", reason=reason(error))
             self._stuck |= healthy.keys()
         for shard in sorted(self._stuck & records.keys()):
             with contextlib.suppress(LockNotAvailable):
@@ -184,7 +184,7 @@ class EstimatorHandler:
             await self._connect()
             await asyncio.to_thread(self._store.commit, commit)
         except TRANSIENT as error:
-            log.warning("positions are noted with the next batch", reason=first_line(error))
+            log.warning("positions are noted with the next batch", reason=reason(error))
         else:
             self._stale -= touched
             self._positions |= after
@@ -271,10 +271,10 @@ class EstimatorHandler:
     def _note_failure(self, error: BaseException) -> None:
         self.progressed_at = time.monotonic()
         server = "broker" if isinstance(error, KafkaError) else "database"
-        self.trouble = f"the {server} cannot be written: {error}"
+        self.trouble = f"the {server} cannot be written: {reason(error)}"
         metrics.RETRIES.inc()
         self._refits.put_off()
-        log.warning("beginning again from the database", error=str(error).strip())
+        log.warning("beginning again from the database", error=reason(error))
 
     def committed(self) -> Positions:
         """How far the shards here are known to be applied and durable."""
@@ -296,7 +296,7 @@ class EstimatorHandler:
         try:
             await self._load(number)
         except LockNotAvailable as error:
-            log.warning("a shard cannot be loaded yet", shard=number, reason=first_line(error))
+            log.warning("a shard cannot be loaded yet", shard=number, reason=reason(error))
             self._stuck.add(number)
             self._stale.add(number)
             self._positions |= await asyncio.to_thread(self._store.positions, [number])

@@ -22,7 +22,7 @@ import structlog
 from services.estimator import metrics
 from services.estimator.announcing import Announcer
 from services.estimator.handler import EstimatorHandler
-from services.estimator.passing import passes_without_database
+from services.estimator.passing import AWAY, passes_without_database, reason
 from shared.contracts.databases import Database
 from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
@@ -30,9 +30,7 @@ from shared.runtime.databases import at_database, databases_of
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.runtime.tracing import Tracing
-from shared.store.connection import PASSING, first_line
 from shared.store.deployment import StoreMismatch
-from shared.store.writer_lock import StoreBusy
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +45,7 @@ SILENT_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 3.0
 """What is under way when the worker stops gets so long to end."""
 
-_AWAY: Final = (*PASSING, StoreBusy, StoreMismatch)
+_AWAY: Final = (*AWAY, StoreMismatch)
 
 
 class Ending(asyncio.Event):
@@ -240,10 +238,10 @@ class Lane:
         try:
             found = await work
         except _AWAY as error:
-            reason = first_line(error)
+            why = reason(error)
             if self._away is None:
-                log.warning("a database is away", shards=self.database.held, reason=reason)
-            self._away = reason
+                log.warning("a database is away", shards=self.database.held, reason=why)
+            self._away = why
             self.refused = error if isinstance(error, StoreMismatch) else None
             metrics.RETRIES.inc()
             return None

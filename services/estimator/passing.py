@@ -5,20 +5,25 @@ from typing import Final
 
 import psycopg
 from aiokafka.errors import KafkaError
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
 from shared.runtime.kafka import may_pass
 from shared.store.connection import PASSING, exceeds_limit
 from shared.store.positions import Superseded
+from shared.store.rights import ESTIMATOR, reason_why_not
 from shared.store.writer_lock import StoreBusy
 
-TRANSIENT: Final = (*PASSING, Superseded, StoreBusy)
+AWAY: Final = (*PASSING, StoreBusy, InsufficientPrivilege)
+"""Also a right that was taken away: who ended for that would have the next one ask."""
+
+TRANSIENT: Final = (*AWAY, Superseded)
 
 _RAISED: Final = "P0001"
 
 
 def passes(error: BaseException) -> bool:
-    """Whether a server is away or busy, or another process was faster."""
+    """Whether a server is away or busy, or has yet to give a right, or another process was
+    faster."""
     is_transient = isinstance(error, TRANSIENT) and not exceeds_limit(error)
     return is_transient or (isinstance(error, KafkaError) and may_pass(error))
 
@@ -31,6 +36,11 @@ def passes_at_once(error: BaseException) -> bool:
 def passes_without_database(error: BaseException) -> bool:
     """The same, where nobody is to wait for the database: others are there."""
     return isinstance(error, Superseded) or (isinstance(error, KafkaError) and may_pass(error))
+
+
+def reason(error: BaseException) -> str:
+    """What to say of an error, in a line; of a missing right, how to give it."""
+    return reason_why_not(error, ESTIMATOR)
 
 
 def refuses_data(error: Exception) -> bool:

@@ -9,9 +9,9 @@ import psycopg
 import structlog
 
 from services.estimator import metrics
+from services.estimator.passing import reason
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
-from shared.store.connection import first_line
 from shared.store.erasing import KEPT_SECONDS, drop_old_erasures
 from shared.store.retention import drop_old_observations, make_room
 from shared.units import SECONDS_PER_DAY
@@ -50,7 +50,7 @@ class Retention:
                 drop_old_erasures, self._database_url, self._clock.now() - KEPT_SECONDS
             )
         except psycopg.Error as error:
-            log.warning("old observations not dropped this time", reason=first_line(error))
+            log.warning("old observations not dropped this time", reason=reason(error))
             return False
         if dropped:
             metrics.DROPPED.inc(dropped)
@@ -61,4 +61,4 @@ class Retention:
         try:
             await asyncio.to_thread(make_room, self._database_url, self._clock.now())
         except psycopg.Error as error:
-            log.warning("no room made for what crawls find", reason=first_line(error))
+            log.warning("no room made for what crawls find", reason=reason(error))

@@ -19,6 +19,7 @@ import structlog
 from numpy.typing import NDArray
 
 from services.estimator.hosts import Hosts
+from services.estimator.passing import reason
 from services.estimator.refitting import (
     MOST_PAGES,
     Refitted,
@@ -34,7 +35,6 @@ from services.estimator.refitting import (
 )
 from services.estimator.shard import Shard
 from shared.policy.estimation.host_priors import HostPriors, HostSums
-from shared.store.connection import first_line
 from shared.store.history import BadHistory
 from shared.store.host_factors import HostFactors
 from shared.store.learned_pages import crawled_pages
@@ -189,7 +189,7 @@ class Survey:
                 )
         except (psycopg.Error, DamagedStore, BadHistory) as error:
             self._failed_at = time.monotonic()
-            log.warning("pages cannot be looked through", reason=first_line(error))
+            log.warning("pages cannot be looked through", reason=reason(error))
         else:
             self._found = found
         finally:

@@ -34,6 +34,7 @@ from shared.runtime.tracing import make_tracing
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
 from shared.store.growth_watch import GrowthWatch
 from shared.store.positions import Forgotten
+from shared.store.rights import ESTIMATOR
 from shared.store.stream_topics import StoredTopics
 
 NAME = "estimator"
@@ -117,7 +118,7 @@ class Estimator(WorkerService):
 
     def _growth(self) -> GrowthWatch:
         url = self.settings.database_url.get_secret_value()
-        return GrowthWatch(url, self._opened.partition_watch, SHARDS_TO_SPLIT.set)
+        return GrowthWatch(url, self._opened.partition_watch, SHARDS_TO_SPLIT.set, ESTIMATOR)
 
     def not_ready(self) -> str | None:
         """Wait for the database and the group."""

@@ -45,6 +45,7 @@ from shared.runtime.slices import Pace
 from shared.runtime.tracing import make_tracing
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
 from shared.store.growth_watch import GrowthWatch
+from shared.store.rights import SCHEDULER
 from shared.store.stream_topics import StoredTopics
 
 log = structlog.get_logger(__name__)
@@ -159,7 +160,8 @@ class Scheduler(WorkerService):
         answers."""
         consumer, pacer = self._opened
         settings = at_database(self.settings, database)
-        growth = GrowthWatch(database.url, consumer.partition_watch, SHARDS_TO_SPLIT.set)
+        watched = consumer.partition_watch, SHARDS_TO_SPLIT.set
+        growth = GrowthWatch(database.url, *watched, SCHEDULER)
         # One says how far a growth is: in the end all databases know all of it.
         note = growth.note if database == self._databases.home else _note_nothing
 

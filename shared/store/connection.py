@@ -102,6 +102,14 @@ _OTHERS_LIMITS: Final = ("statement_timeout", "transaction_timeout", "idle_sessi
 """How long statements, transactions and idle sessions may take is not for the server to say. Those
 before PostgreSQL 17 and 14 do not know the latter two."""
 
+_AS_USUAL: Final = {
+    "DateStyle": "ISO",
+    "standard_conforming_strings": "on",
+    "default_transaction_isolation": "read committed",
+}
+"""PostgreSQL's own defaults, whatever a role or a database has. The client reads no other dates and
+writes no other strings; and who waited for a lock has to see what the one before has committed."""
+
 _WRITER_SETTINGS = (
     # A 20,000-row update from arrays flips to a hash join over the whole table at the default
     # costs: 4.9 s instead of 0.2 s. The keys come sorted, and the pages are mostly cached.
@@ -196,7 +204,8 @@ def transport(database_url: str, limits: Limits = WORKING) -> dict[str, Any]:
 
 
 def session_limits(limits: Limits = WORKING) -> str:
-    """The statement by which a session tells the server when to give it up, and when not to.
+    """The statement by which a session tells the server when to give it up, and when not to; and
+    that all else is as usual.
 
     What administrators have set for a role or a database, as against statements of people that run
     for long, would cut off at each attempt what takes that long, such as loading a large shard.
@@ -212,7 +221,7 @@ def session_limits(limits: Limits = WORKING) -> str:
         "tcp_keepalives_count": KEEPALIVES,
         "tcp_user_timeout": f"{limits.cut_off}s",
     }
-    return f"{session_settings(settings)}, {', '.join(map(_unlimited, _OTHERS_LIMITS))}"
+    return f"{session_settings(settings | _AS_USUAL)}, {', '.join(map(_unlimited, _OTHERS_LIMITS))}"
 
 
 def _unlimited(setting: str) -> str:

@@ -27,7 +27,11 @@ class GrowthWatch:
     """Compares the number of shards in the database with that of the partitions that are known."""
 
     def __init__(
-        self, database_url: str, partitions: Partitions, to_split: Callable[[int], None]
+        self,
+        database_url: str,
+        partitions: Partitions,
+        to_split: Callable[[int], None],
+        role: str,
     ) -> None:
         """Make it, not connected yet.
 
@@ -35,8 +39,9 @@ class GrowthWatch:
             database_url: libpq URL.
             partitions: of the topics, as a consumer knows them.
             to_split: told how many shards are still to be split.
+            role: of `shared.store.roles`, that has the right to look.
         """
-        self._looking = Looking(database_url, "growth")
+        self._looking = Looking(database_url, "growth", role)
         self._partitions = partitions
         self._to_split = to_split
 

@@ -9,7 +9,7 @@ import psycopg
 from shared.store.connection import PASSING, connect
 from shared.store.deployment import StoreMismatch
 from shared.store.questions import take_turns
-from shared.store.rights import NotGranted
+from shared.store.rights import NotGranted, why_not
 
 _PASSING: Final = (*PASSING, StoreMismatch, psycopg.errors.UndefinedTable, NotGranted)
 """Also a database without tables, which is being restored, or without a right: whoever asks has its
@@ -52,7 +52,7 @@ class Looking:
             try:
                 await turn()
             except psycopg.errors.InsufficientPrivilege as error:
-                raise NotGranted(error, self._role) from error
+                raise why_not(error, self._role) from error
             except _PASSING:
                 await asyncio.to_thread(self._disconnect)
                 raise

@@ -12,6 +12,7 @@ import structlog
 from shared.contracts.databases import Database, Databases
 from shared.store.connection import connect
 from shared.store.deployment import StoreMismatch, require_schema
+from shared.store.rights import why_not
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,7 @@ class Questions:
 
         Raises:
             psycopg.Error: the database is away, refuses, is of an older version, or has no tables
-                yet, as while it is restored.
+                yet, as while it is restored; as `NotGranted`, where a right is missing.
         """
 
         def work() -> T:
@@ -56,6 +57,8 @@ class Questions:
                     return question(connection, *arguments, **more)
                 except StoreMismatch as error:
                     raise psycopg.OperationalError(str(error)) from error
+                except psycopg.errors.InsufficientPrivilege as error:
+                    raise why_not(error, f"freshet_{self._role}") from error
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 

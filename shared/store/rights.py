@@ -1,16 +1,20 @@
 """What to do where the user of the database lacks a right."""
 
+import re
+from collections.abc import Iterator
 from typing import Final
 
 import psycopg
 
-from shared.store.connection import first_line
-from shared.store.roles import ROLES
+from shared.store.connection import first_line, may_pass
+from shared.store.roles import BY_SHARD, FUNCTIONS, ROLES
 
+COORDINATOR: Final = "freshet_coordinator"
+ESTIMATOR: Final = "freshet_estimator"
 SCHEDULER: Final = "freshet_scheduler"
 
 
-class NotGranted(Exception):
+class NotGranted(psycopg.errors.InsufficientPrivilege):
     """A right is missing, or was taken away; the text says which, and how to give it."""
 
     def __init__(
@@ -22,15 +26,45 @@ class NotGranted(Exception):
             error: as the server says it.
             role: that has the right, as a migration gives it; None: not said.
         """
-        said, given = first_line(error), ROLES[role] if role is not None else {}
-        # "permission denied for table pages", in whatever language.
-        grants = [
-            f"GRANT {privileges} ON {table} TO {role}"
-            for table, privileges in given.items()
-            if table in said.split()
-        ]
+        said = first_line(error)
+        grants = _grants(said, role) if role in ROLES else ()
         how = "; ".join([*grants, "`freshet migrate` gives each role its rights"])
         super().__init__(
             f"{said}: let who owns the tables give it. {how}. The worker's user must be in its "
             "role (deploy/security.md)"
         )
+
+
+def _grants(said: str, role: str) -> Iterator[str]:
+    """The statements that give a role what an error is about."""
+    # "permission denied for table pages", in whatever language.
+    words = said.split()
+    for table, privileges in ROLES[role].items():
+        if table in words:
+            yield f"GRANT {privileges} ON {table} TO {role}"
+        if table in BY_SHARD and "(" not in privileges:
+            parts = filter(re.compile(rf"{table}_\d+").fullmatch, words)
+            yield from (f"GRANT SELECT ON {part} TO {role}" for part in parts)
+    for function in FUNCTIONS.get(role, ()):
+        if function.partition("(")[0] in words:
+            yield f"GRANT EXECUTE ON FUNCTION {function} TO {role}"
+
+
+def is_waited_for(error: BaseException) -> bool:
+    """Whether a worker asks a database again: it is away, or has yet to give a right. One that
+    ended for that would have the next one ask."""
+    return may_pass(error) or isinstance(error, psycopg.errors.InsufficientPrivilege)
+
+
+def why_not(error: BaseException, role: str | None) -> BaseException:
+    """The same error, with what to do where a right is missing (see `NotGranted`)."""
+    if isinstance(error, psycopg.errors.InsufficientPrivilege) and not isinstance(
+        error, NotGranted
+    ):
+        return NotGranted(error, role)
+    return error
+
+
+def reason_why_not(error: BaseException, role: str | None) -> str:
+    """What to say of an error of the database's, in a line."""
+    return first_line(why_not(error, role))

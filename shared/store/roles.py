@@ -15,7 +15,7 @@ from shared.store.partitions import partitions_of
 
 log = structlog.get_logger(__name__)
 
-_BY_SHARD: Final = ("pages", "page_urls")
+BY_SHARD: Final = ("pages", "page_urls")
 """Tables whose partitions are also read one by one."""
 
 _EVERYTHING: Final = (
@@ -139,12 +139,13 @@ ROLES: Final[dict[str, dict[str, str]]] = {
 }
 """Role → table → privileges."""
 
-_FUNCTIONS: Final = {
+FUNCTIONS: Final = {
     "freshet_estimator": (
         "freshet_add_observations(bigint, double precision)",
         "freshet_drop_observations(bigint)",
     )
 }
+"""Role → functions of the tables' owner that it may call."""
 
 _CREATE: Final = """
 DO $$ BEGIN
@@ -170,7 +171,7 @@ def ensure_roles(connection: psycopg.Connection) -> list[str]:
             connection.execute(_CREATE.format(role=role))
         missing = []
     [(schema,)] = connection.execute("SELECT quote_ident(current_schema())").fetchall()
-    parts = {table: sorted(partitions_of(connection, table)) for table in _BY_SHARD}
+    parts = {table: sorted(partitions_of(connection, table)) for table in BY_SHARD}
     for role in ROLES.keys() - set(missing):
         connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
         for statement in _grants(role, parts):
@@ -188,9 +189,9 @@ def _grants(role: str, parts: Mapping[str, list[str]]) -> Iterator[str]:
     for table, privileges in ROLES[role].items():
         yield f"REVOKE ALL ON {table} FROM {role}"
         yield f"GRANT {privileges} ON {table} TO {role}"
-        if table in _BY_SHARD and "(" not in privileges:
+        if table in BY_SHARD and "(" not in privileges:
             yield f"GRANT SELECT ON {', '.join(parts[table])} TO {role}"
-    for function in _FUNCTIONS.get(role, ()):
+    for function in FUNCTIONS.get(role, ()):
         yield f"GRANT EXECUTE ON FUNCTION {function} TO {role}"
 
 

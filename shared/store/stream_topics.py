@@ -11,7 +11,8 @@ import psycopg
 import structlog
 
 from shared.contracts.databases import Databases
-from shared.store.connection import connect, may_pass
+from shared.store.connection import connect
+from shared.store.rights import is_waited_for, reason_why_not
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +36,8 @@ class StoredTopics:
         self._writes = writes
 
     async def note(self, ids: Mapping[str, str]) -> Mapping[str, str]:
-        """Remember the ids of topics of which none is known; waits for the database.
+        """Remember the ids of topics of which none is known; waits for the database, and for the
+        right to.
 
         Returns:
             topic (without prefix) → id that is known now; of others, nothing. Where databases do
@@ -51,9 +53,10 @@ class StoredTopics:
             for error in answers:
                 if not isinstance(error, BaseException):
                     continue
-                if not (may_pass(error) or (known and isinstance(error, psycopg.Error))):
+                if not (is_waited_for(error) or (known and isinstance(error, psycopg.Error))):
                     raise error
-                log.warning("waiting for the database", error=str(error).strip())
+                why = reason_why_not(error, f"freshet_{self._role}")
+                log.warning("waiting for the database", error=why)
             if known:
                 return _together(known, ids)
             await asyncio.sleep(AGAIN_SECONDS)

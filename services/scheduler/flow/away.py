@@ -9,9 +9,9 @@ import structlog
 
 from shared.contracts.databases import Database, Databases
 from shared.runtime.batches import Positions
-from shared.store.connection import PASSING, first_line, may_pass
+from shared.store.connection import PASSING
 from shared.store.deployment import StoreMismatch
-from shared.store.rights import SCHEDULER, NotGranted
+from shared.store.rights import SCHEDULER, reason_why_not
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ class Away:
             if not self._databases.are_several:
                 raise
             self.shards |= shards
-            why = first_line(why_not(error))
+            why = reason_why_not(error, SCHEDULER)
             self._why[database] = f"shards {database.held} cannot be loaded: {why}"
             log.warning("a database is away", shards=database.held, error=why)
             return {}
@@ -58,19 +58,6 @@ class Away:
         self.shards -= shards
         left = self._databases.shared(self.shards)
         self._why = {database: why for database, why in self._why.items() if database in left}
-
-
-def is_waited_for(error: BaseException) -> bool:
-    """Whether a database is asked again for shards: it is away, or has yet to give a right. A
-    worker that ended for that would have its shards ask the next one to."""
-    return may_pass(error) or isinstance(error, psycopg.errors.InsufficientPrivilege)
-
-
-def why_not(error: BaseException) -> BaseException:
-    """The same, with what to do where a right is missing."""
-    if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return NotGranted(error, SCHEDULER)
-    return error
 
 
 async def together(*awaitables: Awaitable[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 
 from services.scheduler import metrics
 from services.scheduler.flow.applying import BatchWork
-from services.scheduler.flow.away import Away, is_waited_for, together, why_not
+from services.scheduler.flow.away import Away, together
 from services.scheduler.flow.loading import build_shard, shard_rules
 from services.scheduler.flow.reader import Reader
 from services.scheduler.flow.recovery import (
@@ -47,6 +47,7 @@ from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.store.positions import ESTIMATOR, read_applied
+from shared.store.rights import SCHEDULER, is_waited_for, reason_why_not
 from shared.store.snapshot import load_shard
 
 log = structlog.get_logger(__name__)
@@ -243,7 +244,7 @@ class SchedulerHandler:
 
     def _note_failure(self, error: BaseException) -> None:
         self.progressed_at = time.monotonic()
-        why = str(why_not(error)).strip()
+        why = reason_why_not(error, SCHEDULER)
         self._trouble = f"shards cannot be loaded: {why}"
         log.warning("shards cannot be loaded yet", error=why)
 

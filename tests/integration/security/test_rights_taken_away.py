@@ -17,6 +17,8 @@ from shared.runtime.clock import SystemClock
 from shared.store.columns import UnansweredNews, UnansweredPages
 from shared.store.connection import connect
 from shared.store.last_imports import NO_IMPORT
+from shared.store.layout import read_layout
+from shared.store.questions import Questions
 from shared.store.rights import SCHEDULER
 from shared.store.splits import take_over
 from shared.store.unanswered import read_unanswered
@@ -110,6 +112,19 @@ async def test_a_right_is_said_with_what_to_grant_and_waited_for(
         stopping.set()
         await asyncio.gather(*tasks)
     assert len(said()) == 3  # each once
+
+
+async def test_whoever_asks_is_told_what_to_grant(settings, migrated_url):
+    """Discoverers, pollers, receivers and the frontier, who ask now and then."""
+    questions = Questions(settings.database_url.get_secret_value(), "scheduler")
+    with connect(migrated_url, "test", autocommit=True) as owner:
+        owner.execute(f"REVOKE ALL ON shard_splits FROM {SCHEDULER}")
+        with pytest.raises(psycopg.Error) as refused:
+            await questions.ask(read_layout)
+        [grant] = re.findall(r"GRANT [^;]+", str(refused.value))
+        owner.execute(grant)
+    assert (await questions.ask(read_layout)).shards == 4
+    questions.stop()
 
 
 async def test_shards_are_loaded_once_the_right_to_is_given(settings, migrated_url, monkeypatch):

@@ -76,6 +76,27 @@ def test_what_is_set_for_people_who_take_long_cuts_off_no_worker(hurried_url, op
         connection.execute("SELECT 1")
 
 
+@pytest.mark.parametrize("open_", [connect, connect_writer])
+def test_what_is_set_of_dates_strings_and_isolation_is_no_matter(database_url, open_):
+    with psycopg.connect(database_url, autocommit=True) as people:
+        name = people.info.dbname
+        people.execute(f"ALTER DATABASE {name} SET DateStyle = 'German'")
+        people.execute(f"ALTER DATABASE {name} SET standard_conforming_strings = off")
+        people.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = serializable")
+        people.execute("CREATE TABLE counted (n int8)")
+        people.execute("INSERT INTO counted VALUES (0)")
+    with open_(database_url, "test") as one, open_(database_url, "test") as other:
+        assert one.execute("SELECT now()").fetchone()[0].year > 2000
+        packed = b"\x00\x01\\'"
+        assert one.execute("SELECT %s, %s", (packed, "\\'")).fetchone() == (packed, "\\'")
+        # As an owner of a shard's row does who comes after another.
+        other.execute("UPDATE counted SET n = n + 1")
+        other.commit()
+        one.execute("UPDATE counted SET n = n + 1")
+        one.commit()
+        assert one.execute("SELECT n FROM counted").fetchone() == (2,)
+
+
 def test_who_looks_at_a_page_reads_only_and_not_for_long(database_url):
     looking = Limits(statement=1)
     for statement, refused in (

@@ -95,10 +95,17 @@ async def test_a_database_that_is_away_is_asked_again_and_said_to_be_away(parts)
     assert handler.trouble is None
 
 
-async def test_what_waiting_cannot_help_is_not_tried_again(parts):
+async def test_a_right_that_was_taken_away_is_waited_for(parts):
     handler, known, publisher = parts
     known.failures = [psycopg.errors.InsufficientPrivilege("permission denied for table pages")]
-    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+    await handler.handle([record("https://a.example/1")])
+    assert publisher.goes == [["https://a.example/1"]]
+
+
+async def test_what_waiting_cannot_help_is_not_tried_again(parts):
+    handler, known, publisher = parts
+    known.failures = [psycopg.errors.UndefinedTable("relation does not exist")]
+    with pytest.raises(psycopg.errors.UndefinedTable):
         await handler.handle([record("https://a.example/1")])
     assert publisher.goes == []
 
