@@ -59,6 +59,20 @@ def assert_memory_is_the_database(handler, settings):
             np.testing.assert_array_equal(mine[rows], stored[: rows.size])
 
 
+def nobody_answers(settings, urls):
+    """Requests for pages were not answered."""
+    rows = [(shard_of(page.host, SHARDS), page.page_id) for page in map(identify, urls)]
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        query = "INSERT INTO unanswered_pages VALUES (%s, %s, 3, 0, 0, 0)"
+        connection.cursor().executemany(query, rows)
+
+
+def unanswered(settings):
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        rows = connection.execute("SELECT page_id FROM unanswered_pages").fetchall()
+        return [page_id for (page_id,) in rows]
+
+
 async def late_records(handler, kafka):
     """What is still in the topics of a page when it is erased."""
     await handler.handle(kafka.batch(erase(PAGE_URL, NOW + 4 * DAY)))
@@ -69,12 +83,14 @@ async def late_records(handler, kafka):
 
 async def test_nothing_is_kept_of_a_page_and_nothing_late_brings_it_back(settings, start, kafka):
     handler = await grown_up(start, kafka)
+    nobody_answers(settings, URLS[:2])
     others = [
         row for row in contents(settings)["pages"] if str(identify(PAGE_URL).page_id) not in row[0]
     ]
     await handler.handle(kafka.batch(erase(PAGE_URL, NOW + 4 * DAY)))
     assert kept_of(settings, PAGE_URL) == [0, 0, 1]
     assert contents(settings)["pages"] == others
+    assert unanswered(settings) == [identify(URLS[1]).page_id]
     for reader in (handler, await start(kafka)):
         await late_records(reader, kafka)
         assert kept_of(settings, PAGE_URL) == [0, 0, 1]
@@ -217,11 +233,15 @@ async def test_a_newer_page_of_a_host_that_is_erased_stays(settings, start, kafk
 
 async def test_that_something_was_erased_is_forgotten_once_no_topic_has_it(settings, start, kafka):
     handler = await grown_up(start, kafka)
-    await handler.handle(kafka.batch(*(erase(url, NOW + 4 * DAY) for url in URLS[:3])))
+    others = [url for url in URLS if url not in OF_HOST][:3]
+    await handler.handle(kafka.batch(*(erase(url, NOW + 4 * DAY) for url in others)))
+    await handler.handle(kafka.batch(erase(f"https://{HOST}/", NOW + 4 * DAY, whole_host=True)))
     url = settings.database_url.get_secret_value()
     assert drop_old_erasures(url, NOW + 4 * DAY) == 0
-    assert drop_old_erasures(url, NOW + 4 * DAY + 1) == 3
-    assert kept_of(settings, URLS[0]) == [0, 0, 0]
+    assert drop_old_erasures(url, NOW + 4 * DAY + 1) == len(others) + len(OF_HOST) + 1
+    assert kept_of_each(settings, [others[0], PAGE_URL]) == [[0, 0, 0]] * 2
+    erased = load_shard(url, shard_of(HOST, SHARDS)).erased_hosts
+    assert erased == {}, "the host's hash goes with those of its pages"
 
 
 @pytest.mark.parametrize("options", [{"for_good": True}, {"whole_host": True}])

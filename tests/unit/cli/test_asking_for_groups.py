@@ -58,3 +58,24 @@ async def test_a_refusal_is_told_at_once(admin):
 
     with pytest.raises(GroupAuthorizationFailedError):
         await committed()
+
+
+@pytest.mark.parametrize(("state", "members"), [("Stable", ["one"]), ("Empty", ["one"])])
+async def test_no_position_is_moved_under_a_worker_that_runs(admin, monkeypatch, state, members):
+    group = (0, "ingesters", state, "consumer", "range", members)
+    admin.answers += [[SimpleNamespace(groups=[group])]]
+    moved = []
+
+    async def commit(*arguments):
+        moved.append(arguments)
+
+    monkeypatch.setattr(positions, "_commit", commit)
+    monkeypatch.setattr(positions, "_store", lambda *_: None)
+    place = positions.Place("ingester", "signals", 3, 250, 100, 200, None, None)
+    with pytest.raises(positions.StillRunning, match="1 ingesters are members"):
+        await positions.settle(load_settings(), [place], "end")
+    assert moved == []
+    admin.answers += [[SimpleNamespace(groups=[(0, "ingesters", "Empty", "", "", [])])]]
+    await positions.settle(load_settings(), [place], "end")
+    [(_, reader, offsets)] = moved
+    assert (reader, offsets[PLACE].offset) == ("ingester", 200)

@@ -1,5 +1,6 @@
 """A copy of budget and limits is read as strictly as the topics, and a bad one names its line."""
 
+import errno
 import io
 import os
 import stat
@@ -7,11 +8,16 @@ import stat
 import pytest
 from aiokafka.errors import KafkaConnectionError
 from click.testing import CliRunner
+from msgspec import Raw
 
 from services.cli import audit, backup
-from services.cli.backup import MOST_LINE_BYTES, read_copy, save
+from services.cli.backup import CLOCKS_AGREE_SECONDS, MOST_LINE_BYTES, read_copy, save
 from services.cli.errors import UserError
 from services.cli.main import main
+from services.cli.standing import Stands
+from shared.contracts.codec import decode, encode
+from shared.contracts.messages import HostLimit
+from shared.contracts.topics import HOST_LIMITS
 from shared.runtime.settings import Settings
 
 HEAD = '{"freshet_backup":1,"saved_at":1.7e9}\n'
@@ -81,6 +87,24 @@ async def test_a_link_to_a_copy_stays_one(nothing_stands, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"newest", "copy"}
 
 
+async def test_a_copy_is_whole_or_the_one_before_is_there(nothing_stands, monkeypatch, tmp_path):
+    copy = tmp_path / "copy"
+    copy.write_text(HEAD + LIMIT)
+    with copy.open() as reading:
+        await save(Settings(), copy)
+        assert reading.read() == HEAD + LIMIT, "who reads it meanwhile reads the one that it was"
+    second = copy.read_text()
+
+    def is_full(_file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    # Only once it is on the disk it has the name.
+    monkeypatch.setattr(os, "fsync", is_full)
+    with pytest.raises(UserError, match="copy cannot be written: No space left"):
+        await save(Settings(), copy)
+    assert copy.read_text() == second
+
+
 def test_what_a_restore_has_set_before_it_was_cut_off_is_noted(
     nothing_stands, monkeypatch, tmp_path
 ):
@@ -109,3 +133,56 @@ def test_what_a_restore_has_set_before_it_was_cut_off_is_noted(
     [change] = noted
     assert (change.about, change.change["first"]) == ("backup", ["a.example"])
     assert change.change["restores"] >= 1
+
+
+@pytest.fixture
+def restored(monkeypatch):
+    """Restores a copy with one limit over one that somebody else said at a time: what became of it,
+    and what was published."""
+
+    async def invoke(said_at, **options):
+        sent = []
+
+        class Publisher:
+            def __init__(self, _settings):
+                pass
+
+            async def start(self):
+                pass
+
+            stop = flush = start
+
+            async def send(self, topic, key, value, *, at):
+                sent.append((topic.name, key, decode(topic.message, value)))
+
+        async def standing(_settings, topic):
+            if topic is not HOST_LIMITS:
+                return {}
+            value = encode(HostLimit("a.example", 9.0, only="limit"))
+            return {("a.example", "limit"): Stands(value, said_at)}
+
+        monkeypatch.setattr(backup, "Publisher", Publisher)
+        monkeypatch.setattr(backup, "all_standing", standing)
+        limit = HostLimit("a.example", 2.0, only="limit")
+        line = backup.Line("host-limits", "a.example", Raw(encode(limit)))
+        done = backup.Restored()
+        options = {"overwrite": False, "dry_run": False} | options
+        await backup.restore(Settings(), backup.Copy(SAVED_AT, [line]), done, **options)
+        assert sent in ([], [("host-limits", b"a.example", limit)])
+        return (done.restored, done.newer), bool(sent)
+
+    return invoke
+
+
+SAVED_AT = 1.7e9
+
+
+async def test_what_was_said_since_stays_though_its_sender_had_a_clock_that_is_behind(restored):
+    assert await restored(SAVED_AT + 1.0) == ((0, 1), False)
+    assert await restored(SAVED_AT - CLOCKS_AGREE_SECONDS + 1.0) == ((0, 1), False)
+    assert await restored(SAVED_AT - CLOCKS_AGREE_SECONDS - 1.0) == ((1, 0), True)
+    assert await restored(SAVED_AT + 1.0, overwrite=True) == ((1, 0), True)
+
+
+async def test_a_dry_run_says_what_would_be_and_sets_nothing(restored):
+    assert await restored(SAVED_AT + 1.0, overwrite=True, dry_run=True) == ((1, 0), False)

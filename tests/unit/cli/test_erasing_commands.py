@@ -2,13 +2,15 @@
 
 import itertools
 import json
+import time
 
 import pytest
 from click.testing import CliRunner
 
-from services.cli import erasing
+from services.cli import audit, erasing
 from services.cli.errors import SystemFailed
 from services.cli.main import main
+from shared.rules.page_events import CONFIRMATIONS, FIRST_LOOK_SECONDS, LONGEST_RETRY_SECONDS
 from shared.runtime.settings import Settings
 from shared.store import erased_traces
 
@@ -42,7 +44,46 @@ def test_nothing_is_erased_before_somebody_agrees(erased, arguments, question):
     counted = CliRunner().invoke(main, [*arguments, "--dry-run", "--json"], catch_exceptions=False)
     assert counted.exit_code == 0
     assert "7" in json.dumps(json.loads(counted.stdout))
+    # Whoever says both wants to be sure that nothing happens.
+    counted = CliRunner().invoke(main, [*arguments, "--dry-run", "--yes"], catch_exceptions=False)
+    assert "would erase" in counted.output
     assert erased == []
+
+
+@pytest.mark.parametrize(
+    ("options", "removed", "gone", "host"),
+    [
+        ((), True, True, None),
+        (("--only", "removed"), True, False, None),
+        (("--only", "gone", "--host", "A.example"), False, True, "a.example"),
+    ],
+)
+def test_no_other_pages_go_than_those_that_were_said_and_counted(
+    monkeypatch, options, removed, gone, host
+):
+    counted, done = [], []
+
+    def count(_settings, wanted):
+        counted.append(wanted)
+        return 7
+
+    def purge(_settings, wanted, _progress):
+        done.append(wanted)
+        return erasing.Erasure(7, 9)
+
+    monkeypatch.setattr(erasing, "count", count)
+    monkeypatch.setattr(erasing, "purge", purge)
+    monkeypatch.setattr(audit, "note", lambda *_: None)
+    arguments = ["pages", "purge", "--days", "10", *options]
+    asked = CliRunner().invoke(main, arguments, input="y\n", catch_exceptions=False)
+    assert asked.exit_code == 0, asked.output
+    assert counted == done
+    [wanted] = done
+    assert (wanted.removed, wanted.gone, wanted.host) == (removed, gone, host)
+    assert wanted.any_status is False
+    assert abs(wanted.before - (time.time() - 10 * 86_400)) < 600
+    # By when pages are looked at again it is told since when they have been gone.
+    assert wanted.rhythm == (CONFIRMATIONS, FIRST_LOOK_SECONDS, LONGEST_RETRY_SECONDS)
 
 
 @pytest.mark.parametrize("arguments", [("pages", "purge"), ("hosts", "erase", "a.example")])

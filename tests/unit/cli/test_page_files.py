@@ -37,6 +37,26 @@ def test_only_url_and_importance_are_needed(tmp_path: Path) -> None:
     assert rows.crawled_at.tolist() == [-np.inf]
 
 
+def test_a_class_that_is_empty_is_none_and_without_the_column_nothing_is_said(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "pages.csv"
+    file.write_text("url,importance,class\nhttps://a.example/,2,news\nhttps://b.example/,3,\n")
+    (rows,) = read_rows(file)
+    assert rows.classes == ["news", None]
+    file.write_text("url,importance\nhttps://a.example/,2\n")
+    (rows,) = read_rows(file)
+    assert rows.classes is None
+
+
+def test_a_row_without_a_page_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "pages.parquet"
+    urls = ["https://a.example/", None]
+    pyarrow.parquet.write_table(pa.table({"url": urls, "importance": np.ones(2)}), file)
+    with pytest.raises(UserError, match="column url: nothing there, 2 rows into a block"):
+        list(read_rows(file))
+
+
 def test_parquet_comes_in_stretches(tmp_path: Path) -> None:
     file = tmp_path / "pages.parquet"
     count = 250_000
@@ -54,6 +74,7 @@ def test_parquet_comes_in_stretches(tmp_path: Path) -> None:
     [
         ("url,weight\nhttps://a.example/,1\n", "importance is missing"),
         ("url,importance\nhttps://a.example/,much\n", "much"),
+        ("url,importance,importance\nhttps://a.example/,1,9\n", "importance is there more than"),
     ],
 )
 def test_errors_are_named(tmp_path: Path, text: str, told: str) -> None:

@@ -57,6 +57,8 @@ def test_a_dry_run_counts_and_says_nothing_to_anybody(sent):
     assert json.loads(done.stdout) == {"would_remove": 25}
     done = run("max-age", "--prefix", "https://a.example/shop/1", "--none", "--dry-run", "--json")
     assert json.loads(done.stdout) == {"would_change": 11}
+    # Whoever says both wants to be sure that nothing happens.
+    run("remove", "--host", "a.example", "--dry-run", "--yes")
     assert sent == []
 
 
@@ -99,4 +101,21 @@ def test_what_is_no_host_is_refused_and_not_taken_for_another(sent, command):
     done = run(command, "--host", "a.example/shop", "--yes")
     assert done.exit_code != 0
     assert "is not a host" in done.stderr
+    assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("remove", URLS[0], "--host", "a.example"), "give URLs, or --host, or --prefix"),
+        (("remove", "--host", "a.example", "--prefix", URLS[0]), "give URLs, or --host, or"),
+        (("remove",), "give URLs, or --host, or --prefix"),
+        (("max-age", URLS[0], "--days", "3", "--none"), "give --days or --none"),
+        (("max-age", URLS[0]), "give --days or --none"),
+    ],
+)
+def test_of_two_things_that_are_said_neither_is_guessed(sent, arguments, reason):
+    done = run(*arguments, "--yes")
+    assert done.exit_code == 2
+    assert reason in done.stderr
     assert sent == []
