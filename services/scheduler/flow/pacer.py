@@ -34,8 +34,12 @@ RESTS: Final = 10.0
 """From the beginning of a tick to that of the next, as a multiple of what filling slots took."""
 
 MOST_TICKS: Final = 2.0
-"""From one tick to the next at most, in times of what it is where slots are filled soon. A tick has
-a price for each shard, whether that has one slot or ten."""
+"""From one tick to the end of the next at most, in times of what is between two where slots are
+filled soon: so long a slot waits for its request. A tick has a price for each shard, whether that
+has one slot or ten."""
+
+LEAST_RESTS: Final = 2.0
+"""As `RESTS`, at least, while ticks are no further apart than that: half of the time is others'."""
 
 SENT_SECONDS: Final = 1.0
 """So long the broker is waited for where nothing more is to be picked of a shard."""
@@ -72,7 +76,6 @@ class Pacer:
         traces: PageTraces | None = None,
     ) -> None:
         self._tick_seconds = settings.tick_seconds
-        self._most_seconds = MOST_TICKS * settings.tick_seconds
         self._clock = clock
         self._plans = plans
         self._timeline = plans.timeline
@@ -94,9 +97,7 @@ class Pacer:
         """
         due = time.monotonic()
         while not stopping.is_set():
-            rest = seconds_between(
-                self._tick_seconds, self._filler.seconds, self._most_seconds, RESTS
-            )
+            rest = seconds_to_next(self._tick_seconds, self._filler.seconds)
             due = max(due + rest, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             self.progressed_at = time.monotonic()
@@ -150,7 +151,7 @@ class Pacer:
         if not times.size:
             return
         with metrics.TICK_SECONDS.time():
-            emissions = await self._thread.run(self._filler.fill, times, owners, plan, limits)
+            emissions = await self._thread.run_first(self._filler.fill, times, owners, plan, limits)
         earliest = now - self._clock.span(PATIENCE_SECONDS + FILLING_SECONDS)
         await self._send(emissions, lambda: earliest + self._unstepped() - shown)
         if emissions:
@@ -208,6 +209,18 @@ class Pacer:
         share = sum(plan.share_of(n) for n in self._consumer.partitions) if plan else 0.0
         metrics.FORFEITED_SLOTS.inc(max(passed, 0.0) * share)
         self._filled_until = earliest
+
+
+def seconds_to_next(tick_seconds: float, filling_seconds: float) -> float:
+    """Wall seconds from the beginning of a tick to that of the next.
+
+    Args:
+        tick_seconds: where slots are filled soon.
+        filling_seconds: that it took to fill the last ones.
+    """
+    most = MOST_TICKS * tick_seconds
+    latest = max(most - filling_seconds, min(LEAST_RESTS * filling_seconds, most))
+    return seconds_between(tick_seconds, filling_seconds, latest, RESTS)
 
 
 def _hold(shard: Shard, is_held: bool) -> None:

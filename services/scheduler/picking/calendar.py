@@ -33,13 +33,20 @@ from services.scheduler.picking.host_sweeps import fill_large_pens
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
 from services.scheduler.picking.reported import weigh_some
-from services.scheduler.picking.scanning import first_guard, place_all, priorities_at
+from services.scheduler.picking.scanning import (
+    first_guard,
+    lower_guard,
+    place_all,
+    priorities_at,
+)
 from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
 from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import (
     SPARE,
+    SWEEP_SECONDS,
     Stock,
     is_crowded,
+    is_falling,
     level_after,
     patience,
     shed_at_once,
@@ -54,19 +61,15 @@ from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.selector import Weighed
 from services.scheduler.state.shard import Shard
 
-_SLICES_SECONDS: Final = 30.0
-"""Wall seconds over which more are placed anew."""
-
 _MOST_SLICES: Final = 16
 """So many more are placed at a tick where slots would stay empty otherwise."""
-
-_LEAST_SAMPLED: Final = 20
 
 _NEXT_SKIPPED: Final = 0.7
 """Of the bound below which pages are not looked at, where those above did not fill the slots."""
 
 _HOLD_SECONDS: Final = 60.0
-"""Wall seconds for which the guard stays low at least after it had to be lowered."""
+"""Wall seconds for which the guard stays low at least after it had to be lowered, or others than
+the upper tiers had none of the slots."""
 
 _TICK_SECONDS: Final = 0.1
 """Wall seconds in a tick of the calendar."""
@@ -209,8 +212,7 @@ class Calendar:
             flight, and their hosts' tokens are taken.
         """
         picks = np.zeros(slots.size, PICK)
-        now = float(slots[0])
-        self._slots = slots.size
+        self._slots, now = slots.size, float(slots[0])
         self._stock = Stock.of(slots.size, rate * self._rules.speed)
         self._space.attempts.reserve(slots.size)
         self._begin(now, slots.size)
@@ -261,12 +263,15 @@ class Calendar:
     def _is_sweeping(self) -> bool:
         return self._next_row >= 0
 
+    @property
+    def _may_sweep(self) -> bool:
+        return self.guard > 0.0 and self._space.used > self._work.few_pages
+
     def _fill(
         self, now: float, slots: NDArray[np.float64], least: float, skip_below: float, picks: Rows
     ) -> int:
-        certain = not self._is_sweeping
         fill = fill_in_turns if self._board.terms.in_turns else fill_slots
-        return int(fill(self._board, now, slots, least, certain, skip_below, picks))
+        return int(fill(self._board, now, slots, least, not self._is_sweeping, skip_below, picks))
 
     def _attach(self, touched: int) -> None:
         self._board = attached(self._board, self._space, touched)
@@ -286,39 +291,29 @@ class Calendar:
         """Look at all pages, and choose the guard such that enough of them are listed."""
         space, board = self._space, self._board
         used, width = space.used, _TICK_SECONDS * self._rules.speed
-        guard = first_guard(board, self._slots + 2 * self._more * self._stock.wanted, now)
+        listed = 2 * self._more * self._stock.wanted
+        if not self._is_ready:
+            listed = self._stock.at_first(used)
+        guard = first_guard(board, self._slots + listed, now)
         clear_board(board, used, space.host_count, now, width)
         lines.clear_lines(board)
         self._state["guard"] = self._state["certain_from"] = guard
         fill_large_pens(board, now)
         place_all(board, used)
-        self._is_ready = True
-        self._next_row = -1
+        self._is_ready, self._next_row = True, -1
         self.rebuilds += 1
 
     def _begin_sweep(self, now: float, wanted: int) -> None:
         """Lower the guard such that so many more are listed: begin to place all pages anew."""
         if not self._is_sweeping:
-            self._state["guard"] = self._lower_guard(now, wanted)
-            self._next_row = 0
-            self._swept_to = now
+            rows = self._random.integers(0, self._space.used, self._work.sampled)
+            self._state["guard"] = lower_guard(self._board, rows, wanted, now)
+            self._next_row, self._swept_to = 0, now
             self.sweeps += 1
-
-    def _lower_guard(self, now: float, wanted: int) -> float:
-        """A guard that about so many more pages reach, of hosts that are not at their limits."""
-        space, guard = self._space, float(self._state["guard"])
-        sampled = self._work.sampled
-        rows = self._random.integers(0, space.used, sampled)
-        priorities = self._weigh(rows, now)
-        below = (priorities < guard) & (priorities > 0.0)
-        free = below & (space.host_rows["is_limited"][space.pages["host"][rows]] == 0)
-        rank = max(round(wanted * sampled / space.used), _LEAST_SAMPLED)
-        counted = np.sort(priorities[free if rank < free.sum() else below])[::-1]
-        return float(counted[rank]) if rank < counted.size else 0.0
 
     def _sweep(self, now: float) -> None:
         """Place a slice of the pages anew: the guard is being lowered."""
-        passed = (now - self._swept_to) / (_SLICES_SECONDS * self._rules.speed)
+        passed = (now - self._swept_to) / (SWEEP_SECONDS * self._rules.speed)
         self._swept_to = now
         self._place(max(int(self._space.used * min(passed, 0.05)), self._work.slice), now)
 
@@ -357,34 +352,36 @@ class Calendar:
         # Where tiers take turns, other slots may be for what is listed.
         is_blinding = self._board.terms.in_turns and skip_below > HIGHEST_VALUE
         self._skip_below = 0.0 if is_blinding else skip_below
-        most = stock.most(needed, is_held=now < self._hold_until or unsure)
+        if filled.crawls and not filled.by_value:  # the others wait, and will be worth more
+            self._hold_until = now + _HOLD_SECONDS * self._rules.speed
+        falls, is_held = is_falling(self._level, guard), now < self._hold_until or unsure
+        most = stock.most(kept := stock.kept(needed, is_held=is_held, is_falling=falls))
         are_too_many = listed > most and highest > 0.0
         is_blind = unsure or highest == HIGHEST_VALUE
         self._state["is_crowded"] = are_too_many and (is_blind or is_crowded(listed, most))
+        at_once = shed_at_once(listed, filled.slots + SPARE, self._work.slice)
         if are_too_many and is_blind:
-            self._raise_guard(now, needed, highest)
+            self._raise_guard(now, kept, highest, at_once)
         elif are_too_many:
-            at_once = shed_at_once(listed, filled.slots + SPARE, self._work.slice)
             far = patience(filled.slots, needed)
-            shed_listed(self._board, needed, highest, at_once, far)
-        elif stock.is_lean(listed) and self.guard > 0.0 and self._space.used > self._work.few_pages:
-            self._begin_sweep(now, stock.many)
+            shed_listed(self._board, kept, highest, at_once, far)
+        elif stock.is_lean(filled, listed, urgent, is_falling=falls) and self._may_sweep:
+            self._begin_sweep(now, max(stock.many, stock.ahead * falls))
 
-    def _raise_guard(self, now: float, needed: int, highest: float) -> None:
+    def _raise_guard(self, now: float, kept: int, highest: float, at_once: int) -> None:
         """Raise the guard to what about so many listed pages reach, while the others are not
         looked at, or the calendar is not certain."""
         board, listed = self._board, int(self._state["listed"])
         if now >= self._ranked_at + _RANKED_SECONDS * self._rules.speed:
             drawn = board.listed["row"][self._random.integers(0, listed, _SAMPLED_LISTED)]
             priorities = np.sort(self._weigh(drawn[drawn != LEFT], now))[::-1]
-            rank, self._ranked_at = round(needed / listed * priorities.size), now
+            rank, self._ranked_at = round(kept / listed * drawn.size), now
             self._ranked = float(priorities[rank]) if rank < priorities.size else 0.0
         if self._ranked > 0.0:
             certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
             guard = min(self._ranked, highest * BELOW_PICKED, certain_from)
-            first = int(self._random.integers(0, listed))
-            at_once = shed_at_once(listed, _SAMPLED_LISTED, self._work.slice)
-            raise_guard(board, guard, not self._is_sweeping, first, at_once)
+            is_certain, first = not self._is_sweeping, int(self._random.integers(0, listed))
+            raise_guard(board, guard, is_certain, first, at_once)
 
     def weigh(self, now: float, horizon: float, most: int) -> Weighed:
         """Pages that tell what is to be crawled soon, at a bounded cost (`reported`)."""

@@ -18,6 +18,9 @@ _REMEMBERED: Final = 1 << 19
 
 _HOST_SPARE: Final = 4
 
+_LEAST_SAMPLED: Final = 20
+"""Pages of a sample that tell of a guard: fewer say too little."""
+
 
 @compiled
 def evaluate(
@@ -44,7 +47,7 @@ def priorities_at(
 
 @compiled
 def best_pages(
-    pages: Rows, attempts: Rows, used: int, most: int, now: float, terms: Terms
+    pages: Rows, attempts: Rows, used: int, most: int, highest: float, now: float, terms: Terms
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The pages of the greatest priorities, in no order, by a look at all of them.
 
@@ -53,18 +56,19 @@ def best_pages(
         attempts: see there.
         used: rows that are looked at.
         most: pages that are wanted; memory is taken for twice as many.
+        highest: priority; those above are left out.
         now: clock seconds.
         terms: what priorities go by.
 
     Returns:
-        rows and priorities; fewer than `most` if no others have a priority above 0.
+        rows and priorities; fewer than `most` if no others of these have a priority above 0.
     """
     size = min(2 * most, used)
     rows, priorities = np.empty(size, np.int32), np.empty(size)
     count, bound = 0, 0.0
     for row in range(used):
         priority = priority_of(pages[row], attempts, now, terms)
-        if not priority > bound:
+        if not bound < priority <= highest:
             continue
         rows[count], priorities[count] = row, priority
         count += 1
@@ -133,18 +137,26 @@ def value_of_rank(
 
 
 def first_guard(board: Board, rank: int, now: float) -> float:
-    """A guard that about so many pages reach, of each host no more than it can take soon; by a look
-    at all of them.
+    """A guard that about so many pages reach that go by value; by a look at all of them.
+
+    Where there are not so many yet, as all were crawled just now, with those of the upper tiers:
+    what the others will be worth by the time that it matters, a look now does not tell.
 
     Args:
         board: over the rows as they are.
         rank: pages.
         now: clock seconds.
     """
+    return _guard_among(board, rank, HIGHEST_VALUE, now) or _guard_among(board, rank, np.inf, now)
+
+
+def _guard_among(board: Board, rank: int, highest: float, now: float) -> float:
+    """A guard that about so many pages reach, of each host no more than it can take soon; 0: there
+    are not so many whose priority is no higher than that."""
     used, reach = int(board.state[0]["used"]), float(board.state[0]["reach"])
     most = max(_REMEMBERED, 16 * rank)
     while True:
-        rows, priorities = _best_of_all(board, used, most, now)
+        rows, priorities = _best_of_all(board, used, most, highest, now)
         numbers = board.pages["host"][rows]
         guard = value_of_rank(numbers, board.hosts, priorities, rank, now, reach)
         if guard > 0.0 or rows.size < most:
@@ -153,13 +165,13 @@ def first_guard(board: Board, rank: int, now: float) -> float:
 
 
 def _best_of_all(
-    board: Board, used: int, most: int, now: float
+    board: Board, used: int, most: int, highest: float, now: float
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """As `best_pages`, by several threads where pages are many: each looks at a run of the rows."""
 
     def best_of(part: slice) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         pages, count = board.pages[part], part.stop - part.start
-        rows, priorities = best_pages(pages, board.attempts, count, most, now, board.terms)
+        rows, priorities = best_pages(pages, board.attempts, count, most, highest, now, board.terms)
         return rows + np.int32(part.start), priorities
 
     at_once = max(-(-used // threads()), ROWS_AT_ONCE)
@@ -171,6 +183,24 @@ def _best_of_all(
         return rows, priorities
     count = keep_best(rows, priorities, most)
     return rows[:count], priorities[:count]
+
+
+def lower_guard(board: Board, rows: NDArray[np.int64], wanted: int, now: float) -> float:
+    """A guard that about so many more pages reach, of hosts that are not at their limits.
+
+    Args:
+        board: over the rows as they are.
+        rows: of pages by chance, that tell of all.
+        wanted: pages.
+        now: clock seconds.
+    """
+    state = board.state[0]
+    priorities = priorities_at(board.pages, board.attempts, rows, now, board.terms)
+    below = (priorities < float(state["guard"])) & (priorities > 0.0)
+    free = below & (board.hosts["is_limited"][board.pages["host"][rows]] == 0)
+    rank = max(round(wanted * rows.size / int(state["used"])), _LEAST_SAMPLED)
+    counted = np.sort(priorities[free if rank < free.sum() else below])[::-1]
+    return float(counted[rank]) if rank < counted.size else 0.0
 
 
 def place_all(board: Board, used: int) -> None:

@@ -16,6 +16,10 @@ BELOW_PICKED: Final = 1.0 - 2e-4
 """The guard stays so far below what was picked last."""
 
 
+_FAR: Final = 0.5
+"""Of the guard: who is worth less goes, however far it is from there to what is picked."""
+
+
 @compiled
 def shed_listed(board: Board, keep: int, picked: float, most: int, patience: float) -> int:
     """Raise the guard until no more than `keep` listed pages reach it; what is far below goes.
@@ -40,7 +44,7 @@ def shed_listed(board: Board, keep: int, picked: float, most: int, patience: flo
         least = nth_greatest(priorities, keep)
         guard = max(guard, min(least, picked * BELOW_PICKED))
     board.state[0].guard = board.state[0].certain_from = guard
-    leaving = guard - patience * max(picked - guard, 0.0)
+    leaving = max(guard - patience * max(picked - guard, 0.0), _FAR * guard)
     kept = gone = 0
     for place in range(count):
         if place + AHEAD < count and board.listed[place + AHEAD].priority < leaving:
@@ -79,7 +83,8 @@ def raise_guard(board: Board, guard: float, is_certain: bool, first: int, count:
     for place in range(first, first + min(count, state.listed)):
         entry = listed[place % state.listed]
         row = entry.row
-        if row == LEFT or not is_own(board.pages, entry):
+        # What was worth more when it was looked at still is.
+        if row == LEFT or entry.priority > state.guard or not is_own(board.pages, entry):
             continue
         board.pages[row].due_staleness = UNSET
         if put_off(board.wheel, board.pages, row, time_due(board, row)):

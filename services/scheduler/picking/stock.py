@@ -19,6 +19,16 @@ _MOST_USUAL: Final = 10_000.0
 _MANY_SECONDS: Final = 20.0
 """Wall seconds of crawling for which the guard is lowered when it has to be."""
 
+SWEEP_SECONDS: Final = 30.0
+"""Wall seconds that it takes to lower it."""
+
+_AHEAD_SECONDS: Final = 45.0
+"""Wall seconds of crawling that are listed while ever less is picked: they suffice until the guard
+is lower, wherever it has to be lowered in time."""
+
+_FALLING: Final = 1.3
+"""Ever less is picked, as after a standstill, where it is so many times the guard."""
+
 _FAT: Final = 2
 """Stocks: where more are listed, the guard is raised."""
 
@@ -55,17 +65,27 @@ class Stock:
     wanted: int
     many: int
     """How many more are to be listed after there were too few."""
+    ahead: int
+    """How many are to stay listed where ever less is picked."""
+    until_swept: int
+    """How many are crawled while the guard is lowered."""
 
     @classmethod
     def of(cls, slots: int, rate: float) -> "Stock":
         """What is wanted where so many slots are filled at once, and so many in a wall second."""
         wanted = int(max(slots, rate) / 4) + SPARE
-        return cls(wanted, int(_MANY_SECONDS * rate) + 8 * wanted)
+        many = int(_MANY_SECONDS * rate) + 8 * wanted
+        return cls(wanted, many, int(_AHEAD_SECONDS * rate), int(SWEEP_SECONDS * rate))
 
     @classmethod
     def usual(cls, pages: int) -> "Stock":
         """What is wanted of so many pages before the first slots are filled."""
         return cls.of(0, min(_USUAL_RATE * pages, _MOST_USUAL))
+
+    def at_first(self, pages: int) -> int:
+        """How many of so many pages are listed before any is picked: what waits for a crawl may be
+        far more than usual."""
+        return max(2 * self.wanted, min(16 * self.wanted, pages // 16))
 
     def needed(self, filled: Filled) -> tuple[int, float]:
         """How many pages should be listed, and the most that the guard may be (0: as it is).
@@ -79,13 +99,28 @@ class Stock:
             return self.wanted + self.many, HIGHEST_VALUE
         return self.wanted + filled.slots - filled.by_value, filled.least_by_value
 
-    def most(self, needed: int, *, is_held: bool) -> int:
-        """How many may be listed; `is_held`: the guard was lowered of late, or is being lowered."""
-        return needed + (_FAT - 1) * self.wanted + (self.many if is_held else 0)
+    def kept(self, needed: int, *, is_held: bool, is_falling: bool) -> int:
+        """How many stay listed.
 
-    def is_lean(self, listed: int) -> bool:
-        """Whether the guard is too high."""
-        return listed < _LEAN * self.wanted
+        Args:
+            needed: at least.
+            is_held: the guard was lowered of late, or is being lowered.
+            is_falling: see `is_falling`.
+        """
+        more = max(self.many * is_held, self.ahead * is_falling)
+        return max(needed, self.wanted + more) if more else needed
+
+    def most(self, kept: int) -> int:
+        """How many may be listed where so many are to stay."""
+        return kept + (_FAT - 1) * self.wanted
+
+    def is_lean(self, filled: Filled, listed: int, urgent: int, *, is_falling: bool) -> bool:
+        """Whether the guard is too high, or will be before it can be lowered. It does not matter
+        while the upper tiers take all slots, and will for long: what others are worth by then
+        nobody knows yet."""
+        if not filled.by_value and urgent > self.many:
+            return False
+        return listed < max(_LEAN * self.wanted, self.until_swept if is_falling else 0)
 
     def skip_below(
         self, filled: Filled, listed: int, urgent: int, level: float, guard: float
@@ -110,6 +145,16 @@ class Stock:
 def level_after(level: float, highest: float) -> float:
     """The least value that is picked, where it was taken to be `level`, and `highest` was last."""
     return min(highest, level + _RISE * (highest - level))
+
+
+def is_falling(level: float, guard: float) -> bool:
+    """Whether ever less is picked: pages waited for long, and the best of them are crawled first.
+
+    Args:
+        level: least value that is picked (`level_after`).
+        guard: of pages that are placed now.
+    """
+    return level > _FALLING * guard
 
 
 def is_crowded(listed: int, most: int) -> bool:

@@ -64,7 +64,7 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
     expire, by_bounds = skip_below < LEAST_NEW, by_bounds and 0.0 < skip_below < LEAST_NEW
     span = max(skip_below - state.guard, 0.0)
     asleep_below, until_worth = skip_below - _AWAKE * span, skip_below - _AWAKE / 2 * span
-    dozes_below = skip_below - _DOZING * span if expire else 0.0
+    dozes_below = skip_below - _DOZING * span
     asked_from, asked_to = _let_wake(state, now, skip_below, dozes_below)
     kept, place = state.dozing, state.dozing - 1
     while place + 1 < state.listed:
@@ -87,7 +87,7 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
             if kept < place:
                 listed[kept] = listed[place]
             listed[kept].is_exact = 0
-            _let_doze(listed, state, kept)
+            _let_doze(listed, state, kept, expire)
             kept += 1
             continue
         page = pages[row]
@@ -110,7 +110,7 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
             entry.until = now + _BOUNDED * state.reach
         if entry.until > now:
             entry.bound = priority_of(page, attempts, entry.until, terms)
-            _let_doze(listed, state, kept)
+            _let_doze(listed, state, kept, expire)
         kept += 1
     state.listed = kept
 
@@ -143,11 +143,11 @@ def _let_wake(state: Any, now: float, skip_below: float, dozes_below: float) -> 
 
 
 @compiled
-def _let_doze(listed: Rows, state: Any, place: int) -> None:
+def _let_doze(listed: Rows, state: Any, place: int, expire: bool) -> None:
     """Put the entry at a place at the end of those that doze, if nothing is to be asked of it until
-    they wake."""
+    they wake; `expire`: bounds do, as others than new pages are looked at."""
     entry = listed[place]
-    if not (entry.bound < state.dozes_below and entry.until >= state.wakes_at):
+    if not entry.bound < state.dozes_below or (expire and entry.until < state.wakes_at):
         return
     if state.dozing < place:
         other = listed[state.dozing]

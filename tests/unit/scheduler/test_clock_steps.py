@@ -37,6 +37,8 @@ class SameThread:
     async def run(self, function, *args):
         return function(*args)
 
+    run_first = run
+
 
 class Seconds:
     """Counts what is asked for in each second of the wall."""

@@ -12,15 +12,23 @@ RATE = 400.0
 TICK = 0.1
 
 
-def shard_of_equals(*, never_crawled):
-    """All pages were crawled just now, a part never: what an import looks like."""
+def shard_in_its_life(*, never_crawled, late_seconds=0.0):
+    """Pages are at random moments between two crawls, but for a part that is new; or all are as
+    late as after so long a standstill."""
     population = Population(PAGES, RATE, 0.0, PAGES // 50, seed=3)
     shard, multiplier = make_filled_shard(population, request_timeout=3.0)
-    pages = shard.pages[:PAGES]
-    pages["last_crawled_at"] = ORIGIN
-    pages["signals"] = 0
-    pages["last_crawled_at"][: round(never_crawled * PAGES)] = NEVER
+    shard.pages["last_crawled_at"][:PAGES] -= late_seconds
+    shard.pages["last_crawled_at"][: round(never_crawled * PAGES)] = NEVER
     return Driver(shard, population, 3), multiplier
+
+
+def shard_of_equals(*, never_crawled):
+    """All pages were crawled just now, a part never: what an import looks like."""
+    driver, multiplier = shard_in_its_life(never_crawled=never_crawled)
+    pages = driver.shard.pages[:PAGES]
+    pages["last_crawled_at"][pages["last_crawled_at"] != NEVER] = ORIGIN
+    pages["signals"] = 0
+    return driver, multiplier
 
 
 class Unanswering(Driver):
@@ -35,7 +43,7 @@ class Unanswering(Driver):
 
 @pytest.mark.slow(3)
 def test_while_new_pages_take_every_slot_few_others_are_listed():
-    driver, _ = shard_of_equals(never_crawled=0.2)
+    driver, _ = shard_of_equals(never_crawled=0.09)
     selector = driver.shard.selector
     listed = []
     for _ in range(400):
@@ -44,6 +52,8 @@ def test_while_new_pages_take_every_slot_few_others_are_listed():
         listed.append(selector.candidates - int(selector._state["urgent"]))
     # All pages come up at once; some seconds of crawling stay listed.
     assert max(listed[300:]) < 60 * RATE < PAGES / 4
+    # Nobody looks through them, but for those that came since the last look.
+    assert selector._state["dozing"] > 0.9 * selector._state["listed"] > 0
 
 
 @pytest.mark.slow(1)
@@ -63,6 +73,36 @@ def test_after_the_new_pages_the_best_of_the_others_are_picked():
         assert np.allclose(np.sort(picks["priority"]), best, rtol=1e-9)
         driver.events(TICK, 0.0)
     assert selector.uncertain_picks == before
+
+
+@pytest.mark.slow(1)
+def test_while_new_pages_will_take_every_slot_for_long_the_others_are_left_alone():
+    driver, _ = shard_in_its_life(never_crawled=0.2)
+    selector = driver.shard.selector
+    for _ in range(100):
+        driver.tick(TICK, RATE, 0.0)
+    assert selector.sweeps == 0
+    assert selector._state["listed"] < PAGES / 8
+
+
+@pytest.mark.slow(3)
+@pytest.mark.parametrize("new", [0.0, 0.03])
+@pytest.mark.parametrize("late_seconds", [0.0, 20_000.0])
+def test_a_shard_that_was_loaded_is_picked_best_from_the_first_second_on(new, late_seconds):
+    """What waits is worth much at first, and ever less; the shard shares its thread with others, so
+    that to look at all pages again takes half a minute."""
+    driver, _ = shard_in_its_life(never_crawled=new, late_seconds=late_seconds)
+    selector = driver.shard.selector
+    selector.share_work(16)
+    driver.shard.prepare(ORIGIN)
+    while (driver.tick(TICK, RATE, 0.0)["tier"] > 0).any():
+        pass
+    picks = 0
+    for _ in range(600):
+        picks += driver.tick(TICK, RATE, 0.0).size
+    assert selector.uncertain_picks < picks / 1000
+    if late_seconds:
+        assert selector.sweeps > 0
 
 
 @pytest.mark.slow(0.5)

@@ -32,6 +32,8 @@ class SameThread:
     async def run(self, function, *args):
         return function(*args)
 
+    run_first = run
+
 
 class Emitter:
     async def is_sent_within(self, seconds):

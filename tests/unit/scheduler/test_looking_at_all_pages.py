@@ -6,6 +6,7 @@ import pytest
 from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.scheduler.picking import scanning
 from services.scheduler.picking.board import settle_all
+from services.scheduler.picking.priority import HIGHEST_VALUE
 from services.scheduler.state.rows import NEVER
 from shared.store import row_threads
 
@@ -34,15 +35,21 @@ def some_shard(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("most", [50, 400, 10 * PAGES])
-def test_the_best_of_all_are_the_best_of_every_part(slices, seed, most):
+@pytest.mark.parametrize("highest", [HIGHEST_VALUE, np.inf])
+def test_the_best_of_all_are_the_best_of_every_part(slices, seed, most, highest):
     shard = some_shard(seed)
     shard.selector.prepare(ORIGIN)
     board = shard.selector._board
-    wanted = board.pages, board.attempts, PAGES, most, ORIGIN, board.terms
+    wanted = board.pages, board.attempts, PAGES, most, highest, ORIGIN, board.terms
 
     rows, priorities = scanning.best_pages(*wanted)
-    mine, of_mine = scanning._best_of_all(board, PAGES, most, ORIGIN)
+    mine, of_mine = scanning._best_of_all(board, PAGES, most, highest, ORIGIN)
+    every = scanning.priorities_at(
+        board.pages, board.attempts, np.arange(PAGES), ORIGIN, board.terms
+    )
+    those = np.sort(every[(every > 0.0) & (every <= highest)])[::-1][:most]
 
+    assert np.sort(priorities)[::-1].tolist() == those.tolist()
     assert np.sort(of_mine).tolist() == np.sort(priorities).tolist()
     assert np.unique(mine).size == mine.size == rows.size
     assert scanning.priorities_at(

@@ -251,7 +251,7 @@ def test_a_signal_lifts_a_page_over_all_others_at_once():
 
 
 def test_a_page_that_two_signals_lift_at_once_is_picked_once():
-    world = random_world(np.random.default_rng(2), pages=2000, hosts=200)
+    world = random_world(np.random.default_rng(2), pages=2000, hosts=200, host_rate=1e6)
     world.pick(START + np.arange(1, 5) / 10, 10.0)
     shard = world.shard
     waiting = np.flatnonzero([is_put_off(bucket) for bucket in shard.pages["bucket"][: shard.used]])

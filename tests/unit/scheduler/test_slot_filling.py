@@ -124,6 +124,8 @@ class SameThread:
     async def run(self, function, *args):
         return function(*args)
 
+    run_first = run
+
 
 class Collector:
     def __init__(self):
@@ -240,6 +242,8 @@ class SlowThread:
         self.clock.advance(self.seconds)
         self.seconds = 0.0
         return filled
+
+    run_first = run
 
 
 @pytest.mark.parametrize("speed", [1.0, 86_400.0])

@@ -6,23 +6,32 @@ from hypothesis import strategies as st
 from test_clock_steps import World
 
 from services.scheduler.flow import pacer, slot_filler
-from services.scheduler.flow.pacer import MOST_TICKS, RESTS
-from shared.runtime.slices import seconds_between
+from services.scheduler.flow.pacer import RESTS, seconds_to_next
 
 SECONDS = st.floats(1e-3, 10.0)
 
 
-@pytest.mark.parametrize(("took", "between"), [(0.0, 0.05), (0.005, 0.05), (0.008, 0.08), (3, 0.1)])
+@pytest.mark.parametrize(
+    ("took", "between"),
+    [(0.0, 0.05), (0.005, 0.05), (0.007, 0.07), (0.01, 0.09), (0.03, 0.07), (0.04, 0.08), (3, 0.1)],
+)
 def test_ticks_are_further_apart_where_they_take_long(took, between):
-    assert seconds_between(0.05, took, MOST_TICKS * 0.05, RESTS) == pytest.approx(between)
+    assert seconds_to_next(0.05, took) == pytest.approx(between)
 
 
 @given(SECONDS, SECONDS)
 def test_ticks_are_as_far_apart_as_is_set_and_at_most_twice_as_far(tick, took):
-    between = seconds_between(tick, took, MOST_TICKS * tick, RESTS)
+    between = seconds_to_next(tick, took)
     assert tick <= between <= 2 * tick
     if between > tick:
         assert took > tick / RESTS
+
+
+@given(SECONDS, SECONDS)
+def test_a_slot_is_filled_within_two_ticks_or_half_of_the_time_is_others(tick, took):
+    between = seconds_to_next(tick, took)
+    if took <= tick:
+        assert between + took <= 2 * tick * (1 + 1e-9) or between == pytest.approx(2 * took)
 
 
 class Stopping:
