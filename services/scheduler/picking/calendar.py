@@ -291,10 +291,9 @@ class Calendar:
         """Look at all pages, and choose the guard such that enough of them are listed."""
         space, board = self._space, self._board
         used, width = space.used, _TICK_SECONDS * self._rules.speed
-        listed = 2 * self._more * self._stock.wanted
-        if not self._is_ready:
-            listed = self._stock.at_first(used)
-        guard = first_guard(board, self._slots + listed, now)
+        least = self._slots + 2 * self._more * self._stock.wanted
+        listed = least if self._is_ready else max(least, self._stock.at_first(used))
+        guard = first_guard(board, listed, least, now)
         clear_board(board, used, space.host_count, now, width)
         lines.clear_lines(board)
         self._state["guard"] = self._state["certain_from"] = guard

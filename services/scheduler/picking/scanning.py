@@ -136,7 +136,7 @@ def value_of_rank(
     return 0.0
 
 
-def first_guard(board: Board, rank: int, now: float) -> float:
+def first_guard(board: Board, rank: int, least: int, now: float) -> float:
     """A guard that about so many pages reach that go by value; by a look at all of them.
 
     Where there are not so many yet, as all were crawled just now, with those of the upper tiers:
@@ -145,9 +145,10 @@ def first_guard(board: Board, rank: int, now: float) -> float:
     Args:
         board: over the rows as they are.
         rank: pages.
+        least: pages that suffice, with those of the upper tiers.
         now: clock seconds.
     """
-    return _guard_among(board, rank, HIGHEST_VALUE, now) or _guard_among(board, rank, np.inf, now)
+    return _guard_among(board, rank, HIGHEST_VALUE, now) or _guard_among(board, least, np.inf, now)
 
 
 def _guard_among(board: Board, rank: int, highest: float, now: float) -> float:

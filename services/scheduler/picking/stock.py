@@ -85,7 +85,7 @@ class Stock:
     def at_first(self, pages: int) -> int:
         """How many of so many pages are listed before any is picked: what waits for a crawl may be
         far more than usual."""
-        return max(2 * self.wanted, min(16 * self.wanted, pages // 16))
+        return min(16 * self.wanted, pages // 16)
 
     def needed(self, filled: Filled) -> tuple[int, float]:
         """How many pages should be listed, and the most that the guard may be (0: as it is).
