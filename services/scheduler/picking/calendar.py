@@ -49,6 +49,7 @@ from services.scheduler.picking.stock import (
     is_falling,
     level_after,
     patience,
+    reached_by,
     shed_at_once,
 )
 from services.scheduler.picking.taking_turns import fill_in_turns
@@ -68,8 +69,8 @@ _NEXT_SKIPPED: Final = 0.7
 """Of the bound below which pages are not looked at, where those above did not fill the slots."""
 
 _HOLD_SECONDS: Final = 60.0
-"""Wall seconds for which the guard stays low at least after it had to be lowered, or others than
-the upper tiers had none of the slots."""
+"""Wall seconds for which the guard stays low at least after it had to be lowered, or after the
+upper tiers took all slots."""
 
 _TICK_SECONDS: Final = 0.1
 """Wall seconds in a tick of the calendar."""
@@ -365,7 +366,7 @@ class Calendar:
             far = patience(filled.slots, needed)
             shed_listed(self._board, kept, highest, at_once, far)
         elif stock.is_lean(filled, listed, urgent, is_falling=falls) and self._may_sweep:
-            self._begin_sweep(now, max(stock.many, stock.ahead * falls))
+            self._begin_sweep(now, stock.swept(is_falling=falls))
 
     def _raise_guard(self, now: float, kept: int, highest: float, at_once: int) -> None:
         """Raise the guard to what about so many listed pages reach, while the others are not
@@ -373,9 +374,8 @@ class Calendar:
         board, listed = self._board, int(self._state["listed"])
         if now >= self._ranked_at + _RANKED_SECONDS * self._rules.speed:
             drawn = board.listed["row"][self._random.integers(0, listed, _SAMPLED_LISTED)]
-            priorities = np.sort(self._weigh(drawn[drawn != LEFT], now))[::-1]
-            rank, self._ranked_at = round(kept / listed * drawn.size), now
-            self._ranked = float(priorities[rank]) if rank < priorities.size else 0.0
+            priorities, self._ranked_at = self._weigh(drawn[drawn != LEFT], now), now
+            self._ranked = reached_by(priorities, drawn.size, listed, kept)
         if self._ranked > 0.0:
             certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
             guard = min(self._ranked, highest * BELOW_PICKED, certain_from)

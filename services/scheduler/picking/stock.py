@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.scheduler.picking.filled import Filled
 from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW
 
@@ -107,12 +110,19 @@ class Stock:
             is_held: the guard was lowered of late, or is being lowered.
             is_falling: see `is_falling`.
         """
-        more = max(self.many * is_held, self.ahead * is_falling)
-        return max(needed, self.wanted + more) if more else needed
+        if is_held:
+            needed = max(needed, self.wanted + self.many)
+        if is_falling:
+            needed = max(needed, self.wanted + self.ahead)
+        return needed
 
     def most(self, kept: int) -> int:
         """How many may be listed where so many are to stay."""
         return kept + (_FAT - 1) * self.wanted
+
+    def swept(self, *, is_falling: bool) -> int:
+        """How many more the guard is lowered for."""
+        return max(self.many, self.ahead) if is_falling else self.many
 
     def is_lean(self, filled: Filled, listed: int, urgent: int, *, is_falling: bool) -> bool:
         """Whether the guard is too high, or will be before it can be lowered. It does not matter
@@ -155,6 +165,22 @@ def is_falling(level: float, guard: float) -> bool:
         guard: of pages that are placed now.
     """
     return level > _FALLING * guard
+
+
+def reached_by(priorities: NDArray[np.float64], drawn: int, listed: int, kept: int) -> float:
+    """What about so many of the listed pages are worth at least, by a sample of the list.
+
+    Args:
+        priorities: of the pages at the places that were drawn.
+        drawn: places; pages have left some of them, and no fewer of the whole list.
+        listed: places of the list.
+        kept: pages.
+
+    Returns:
+        0 where there are no more than that.
+    """
+    rank = round(kept / listed * drawn)
+    return float(np.sort(priorities)[::-1][rank]) if rank < priorities.size else 0.0
 
 
 def is_crowded(listed: int, most: int) -> bool:

@@ -5,6 +5,7 @@ import pytest
 
 from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import Driver
+from services.scheduler.picking.stock import Stock, reached_by
 from services.scheduler.state.rows import NEVER, Rows
 
 PAGES = 200_000
@@ -103,6 +104,47 @@ def test_a_shard_that_was_loaded_is_picked_best_from_the_first_second_on(new, la
     assert selector.uncertain_picks < picks / 1000
     if late_seconds:
         assert selector.sweeps > 0
+
+
+@pytest.mark.slow(1)
+def test_a_guard_that_is_being_lowered_is_not_raised_above_what_will_be_picked_next():
+    """Of very different pages that were all crawled just now, few are worth most."""
+    driver, _ = shard_of_equals(never_crawled=0.05)
+    selector, pages = driver.shard.selector, driver.shard.pages
+    pages["importance"][:PAGES] = np.exp(np.random.default_rng(1).normal(0, 2, PAGES))
+    selector.share_work(16)
+    driver.shard.prepare(ORIGIN)
+    while (driver.tick(TICK, RATE, 0.0)["tier"] > 0).any():
+        pass
+    for _ in range(60):
+        driver.tick(TICK, RATE, 0.0)
+    for _ in range(200):
+        slots = round(RATE * TICK)
+        now = driver.now + 1 / RATE
+        best = np.sort(selector.weigh(now, 0.0, PAGES).priorities)[-slots:]
+        assert driver.tick(TICK, RATE, 0.0)["priority"].sum() > 0.999 * best.sum()
+
+
+@pytest.mark.parametrize("rate", [0.5, 50.0, 5_000.0])
+def test_where_ever_less_is_picked_the_guard_is_lowered_far_enough_for_the_next_time(rate):
+    stock = Stock.of(round(rate * TICK), rate)
+    assert stock.swept(is_falling=True) >= stock.until_swept
+    assert stock.kept(0, is_held=False, is_falling=True) >= stock.until_swept
+
+
+@pytest.mark.parametrize("left", [0.0, 0.5, 0.9])
+def test_a_guard_keeps_as_many_as_it_is_to_however_many_have_left_the_list(left):
+    random = np.random.default_rng(7)
+    values, kept = random.random(50_000), 4_000
+    is_left = random.random(values.size) < left
+    drawn = random.integers(0, values.size, 20_000)
+    guard = reached_by(values[drawn[~is_left[drawn]]], drawn.size, values.size, kept)
+    assert (values[~is_left] >= guard).sum() == pytest.approx(kept, rel=0.1)
+
+
+def test_where_no_more_are_listed_than_are_kept_no_guard_is_found():
+    assert reached_by(np.ones(100), 2_000, 2_000, 100) == 0.0
+    assert reached_by(np.ones(101), 2_000, 2_000, 100) == 1.0
 
 
 @pytest.mark.slow(0.5)

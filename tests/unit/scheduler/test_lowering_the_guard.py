@@ -105,3 +105,7 @@ def test_what_is_not_needed_soon_goes_back_to_the_calendar():
     advance(world, 5.0, 120.0)
     assert world.shard.selector.candidates < full or full < 1500
     assert world.shard.selector.guard > 0.0
+    # However far what is picked is above the guard, who is far below is listed no more.
+    selector = world.shard.selector
+    rows = selector._board.listed["row"][: selector._state["listed"]]
+    assert (selector._weigh(rows[rows >= 0], world.now) > 0.4 * selector.guard).all()

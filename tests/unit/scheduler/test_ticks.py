@@ -1,5 +1,8 @@
 """How soon slots are filled again: soon, but not all the time where it takes long."""
 
+import asyncio
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +10,7 @@ from test_clock_steps import World
 
 from services.scheduler.flow import pacer, slot_filler
 from services.scheduler.flow.pacer import RESTS, seconds_to_next
+from services.scheduler.flow.shard_thread import ShardThread
 
 SECONDS = st.floats(1e-3, 10.0)
 
@@ -71,3 +75,31 @@ async def test_the_scheduler_rests_for_as_long_as_the_slots_before_took(monkeypa
     monkeypatch.setattr(pacer.asyncio, "sleep", sleep)
     await world.pacer.run(Stopping(4))
     assert rests == pytest.approx([0.05, 0.1, 0.18, 0.28])
+
+
+async def test_slots_are_filled_before_what_waits_for_the_thread(monkeypatch):
+    world, thread, done = World(), ShardThread(), []
+    held, may_go_on = threading.Event(), threading.Event()
+    fill = world.pacer._filler.fill
+
+    def noted(*arguments):
+        done.append("slots")
+        return fill(*arguments)
+
+    def wait():
+        held.set()
+        assert may_go_on.wait(10)
+
+    monkeypatch.setattr(world.pacer, "_thread", thread)
+    monkeypatch.setattr(world.pacer._filler, "fill", noted)
+    work = [asyncio.create_task(thread.run(wait))]
+    await asyncio.to_thread(held.wait, 10)
+    work.append(asyncio.create_task(thread.run(done.append, "batch")))
+    await asyncio.sleep(0)
+    world.clock.advance(0.1)
+    work.append(asyncio.create_task(world.pacer.tick()))
+    await asyncio.sleep(0)
+    may_go_on.set()
+    await asyncio.gather(*work)
+    thread.close()
+    assert done == ["slots", "batch"]
