@@ -1,13 +1,12 @@
 """What to do where the user of the database lacks a right."""
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 import psycopg
 
 from shared.store.connection import first_line, may_pass
-from shared.store.roles import BY_SHARD, FUNCTIONS, ROLES
+from shared.store.roles import BY_SHARD, ROLES, grants
 
 COORDINATOR: Final = "freshet_coordinator"
 ESTIMATOR: Final = "freshet_estimator"
@@ -27,27 +26,20 @@ class NotGranted(psycopg.errors.InsufficientPrivilege):
             role: that has the right, as a migration gives it; None: not said.
         """
         said = first_line(error)
-        grants = _grants(said, role) if role in ROLES else ()
-        how = "; ".join([*grants, "`freshet migrate` gives each role its rights"])
+        given = _grants_for(said, role) if role in ROLES else []
+        how = "; ".join([*given, "`freshet migrate` gives each role its rights"])
         super().__init__(
             f"{said}: let who owns the tables give it. {how}. The worker's user must be in its "
             "role (deploy/security.md)"
         )
 
 
-def _grants(said: str, role: str) -> Iterator[str]:
+def _grants_for(said: str, role: str) -> list[str]:
     """The statements that give a role what an error is about."""
     # "permission denied for table pages", in whatever language.
     words = said.split()
-    for table, privileges in ROLES[role].items():
-        if table in words:
-            yield f"GRANT {privileges} ON {table} TO {role}"
-        if table in BY_SHARD and "(" not in privileges:
-            parts = filter(re.compile(rf"{table}_\d+").fullmatch, words)
-            yield from (f"GRANT SELECT ON {part} TO {role}" for part in parts)
-    for function in FUNCTIONS.get(role, ()):
-        if function.partition("(")[0] in words:
-            yield f"GRANT EXECUTE ON FUNCTION {function} TO {role}"
+    parts = {table: [w for w in words if re.fullmatch(rf"{table}_\d+", w)] for table in BY_SHARD}
+    return [how for names, how in grants(role, parts) if not set(words).isdisjoint(names)]
 
 
 def is_waited_for(error: BaseException) -> bool:

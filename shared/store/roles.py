@@ -5,7 +5,7 @@ crawl_scheduler`), and each worker logs in as its user: whoever takes over a sch
 what it reads, and change nothing. The ingester has no database, and no role.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import psycopg
@@ -174,7 +174,9 @@ def ensure_roles(connection: psycopg.Connection) -> list[str]:
     parts = {table: sorted(partitions_of(connection, table)) for table in BY_SHARD}
     for role in ROLES.keys() - set(missing):
         connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
-        for statement in _grants(role, parts):
+        for table in ROLES[role]:
+            connection.execute(f"REVOKE ALL ON {table} FROM {role}")
+        for _, statement in grants(role, parts):
             connection.execute(statement)
     if missing:
         log.warning(
@@ -185,14 +187,19 @@ def ensure_roles(connection: psycopg.Connection) -> list[str]:
     return missing
 
 
-def _grants(role: str, parts: Mapping[str, list[str]]) -> Iterator[str]:
+def grants(role: str, parts: Mapping[str, Sequence[str]]) -> Iterator[tuple[Sequence[str], str]]:
+    """What gives a role its privileges: the names of what it is about, and the statement.
+
+    Args:
+        role: of `ROLES`.
+        parts: partitions of the tables `BY_SHARD`.
+    """
     for table, privileges in ROLES[role].items():
-        yield f"REVOKE ALL ON {table} FROM {role}"
-        yield f"GRANT {privileges} ON {table} TO {role}"
-        if table in BY_SHARD and "(" not in privileges:
-            yield f"GRANT SELECT ON {', '.join(parts[table])} TO {role}"
+        yield [table], f"GRANT {privileges} ON {table} TO {role}"
+        if parts.get(table) and "(" not in privileges:
+            yield parts[table], f"GRANT SELECT ON {', '.join(parts[table])} TO {role}"
     for function in FUNCTIONS.get(role, ()):
-        yield f"GRANT EXECUTE ON FUNCTION {function} TO {role}"
+        yield [function.partition("(")[0]], f"GRANT EXECUTE ON FUNCTION {function} TO {role}"
 
 
 def _exists(connection: psycopg.Connection, role: str) -> bool:

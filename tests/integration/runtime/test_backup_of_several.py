@@ -77,6 +77,11 @@ class Installation:
         await publisher.flush()
         await publisher.stop()
 
+    async def begin(self):
+        """With no page yet."""
+        for command in (("migrate",), ("topics", "ensure"), ("bandwidth", "set", "12/s")):
+            await asyncio.to_thread(freshet, *command)
+
     def pages(self):
         """What each database has of its pages."""
         return [_pages(url) for url in self.urls]
@@ -107,9 +112,7 @@ async def test_one_of_two_databases_is_restored_alone_and_both_together(
     def run(number):
         return follow(blocks("databases.md", "Backup")[number], programs)
 
-    await asyncio.to_thread(freshet, "migrate")
-    await asyncio.to_thread(freshet, "topics", "ensure")
-    await asyncio.to_thread(freshet, "bandwidth", "set", "12/s")
+    await ours.begin()
     with worker("estimator", ours.settings, tmp_path) as estimator:
         await ours.publish(range(40), 1.7e9 + 1)
         await ours.until(lambda: ours.crawls() == 40, estimator)

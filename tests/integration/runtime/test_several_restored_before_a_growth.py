@@ -73,9 +73,7 @@ async def test_workers_read_on_and_then_what_went_back_grows_again(
     def shards():
         return [fetch_layout(url).shards for url in ours.urls]
 
-    await asyncio.to_thread(freshet, "migrate")
-    await asyncio.to_thread(freshet, "topics", "ensure")
-    await asyncio.to_thread(freshet, "bandwidth", "set", "12/s")
+    await ours.begin()
     with worker("estimator", ours.settings, tmp_path) as estimator:
         await ours.publish(range(40), 1.7e9 + 1)
         await ours.until(lambda: ours.crawls() == 40, estimator)
