@@ -43,7 +43,6 @@ from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_
 from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import (
     SPARE,
-    SWEEP_SECONDS,
     Stock,
     is_crowded,
     is_falling,
@@ -52,6 +51,7 @@ from services.scheduler.picking.stock import (
     reached_by,
     shed_at_once,
 )
+from services.scheduler.picking.sweep import SWEEP_SECONDS, Sweep
 from services.scheduler.picking.taking_turns import fill_in_turns
 from services.scheduler.picking.urgent_tidying import is_untidy, keep_own_entries
 from services.scheduler.picking.weighing import weigh_listed
@@ -115,9 +115,8 @@ class Calendar:
         self._ranked, self._ranked_at = 0.0, -np.inf
         self._work = WorkShare()
         self._state["few_pages"] = self._work.few_pages
-        self._next_row = -1
-        """Where placing all pages anew goes on; -1: it is done."""
-        self._swept_to = 0.0
+        self._sweep = Sweep()
+        """Placing all pages anew."""
         self.rebuilds = 0
         """Looks at all pages at once."""
         self.sweeps = 0
@@ -237,10 +236,10 @@ class Calendar:
         if is_untidy(self._board):
             self._attach(slots)
             keep_own_entries(self._board, now)
-        if self._is_sweeping:
+        if self._sweep.goes_on:
             self._attach(slots)
-            self._sweep(now)
-        enough = 2 * slots if self._is_sweeping else 0
+            self._place(max(self._sweep.due(now, space.used), work.slice), now)
+        enough = 2 * slots if self._sweep.goes_on else 0
         amounts = work.slice, work.host_slice, enough
         while not is_attached(self._board, space) or not begin_tick(
             self._board, space.used, slots, now, *amounts
@@ -261,10 +260,6 @@ class Calendar:
             done += self._fill(now, slots[done:], least, 0.0, picks[done:])
 
     @property
-    def _is_sweeping(self) -> bool:
-        return self._next_row >= 0
-
-    @property
     def _may_sweep(self) -> bool:
         return self.guard > 0.0 and self._space.used > self._work.few_pages
 
@@ -272,7 +267,8 @@ class Calendar:
         self, now: float, slots: NDArray[np.float64], least: float, skip_below: float, picks: Rows
     ) -> int:
         fill = fill_in_turns if self._board.terms.in_turns else fill_slots
-        return int(fill(self._board, now, slots, least, not self._is_sweeping, skip_below, picks))
+        must_be_certain = not self._sweep.goes_on
+        return int(fill(self._board, now, slots, least, must_be_certain, skip_below, picks))
 
     def _attach(self, touched: int) -> None:
         self._board = attached(self._board, self._space, touched)
@@ -300,28 +296,31 @@ class Calendar:
         self._state["guard"] = self._state["certain_from"] = guard
         fill_large_pens(board, now)
         place_all(board, used)
-        self._is_ready, self._next_row = True, -1
+        self._sweep.end()
+        self._is_ready = True
         self.rebuilds += 1
 
-    def _begin_sweep(self, now: float, wanted: int) -> None:
-        """Lower the guard such that so many more are listed: begin to place all pages anew."""
-        if not self._is_sweeping:
-            rows = self._random.integers(0, self._space.used, self._work.sampled)
-            self._state["guard"] = lower_guard(self._board, rows, wanted, now)
-            self._next_row, self._swept_to = 0, now
-            self.sweeps += 1
+    def _begin_sweep(self, now: float, wanted: int, spared: float = 0.0) -> None:
+        """Lower the guard such that so many more are listed: begin to place all pages anew.
 
-    def _sweep(self, now: float) -> None:
-        """Place a slice of the pages anew: the guard is being lowered."""
-        passed = (now - self._swept_to) / (SWEEP_SECONDS * self._rules.speed)
-        self._swept_to = now
-        self._place(max(int(self._space.used * min(passed, 0.05)), self._work.slice), now)
+        Args:
+            now: clock seconds.
+            wanted: pages.
+            spared: wall seconds until they are needed; 0: they are already.
+        """
+        if not self._sweep.goes_on:
+            speed = self._rules.speed
+            then = now + spared * speed
+            rows = self._random.integers(0, self._space.used, self._work.sampled)
+            self._state["guard"] = lower_guard(self._board, rows, wanted, then)
+            self._sweep.begin(now, (spared or SWEEP_SECONDS) * speed)
+            self.sweeps += 1
 
     def _place_enough(self, now: float, wanted: int) -> None:
         """While the guard is lowered, list what suffices to fill slots."""
         first, found = 0, int(self._state["urgent"])
         for _ in range(_MOST_SLICES):
-            if not self._is_sweeping:
+            if not self._sweep.goes_on:
                 break
             found += at_hand(self._board, first, now, wanted - found)
             if found >= wanted:
@@ -331,20 +330,19 @@ class Calendar:
 
     def _place(self, rows: int, now: float) -> None:
         """Go on with placing pages anew."""
-        used = self._space.used
-        end = min(self._next_row + rows, used)
-        settle_all(self._board, self._next_row, end)
-        self._next_row = end
+        used, first = self._space.used, self._sweep.next_row
+        self._sweep.next_row = end = min(first + rows, used)
+        settle_all(self._board, first, end)
         if end == used:
             self._state["certain_from"] = self._state["guard"]
-            self._next_row = -1
+            self._sweep.end()
             self._hold_until = now + _HOLD_SECONDS * self._rules.speed
 
     def _adjust(self, now: float, filled: Filled) -> None:
         """Keep about as many pages listed as the next slots need."""
         listed = int(self._state["listed"])
         self._more = max(self._more // 2, 1)
-        stock, unsure = self._stock, self._is_sweeping
+        stock, unsure = self._stock, self._sweep.goes_on
         needed, highest = stock.needed(filled)
         urgent, guard = int(self._state["urgent"]), float(self._state["guard"])
         self._level = level_after(self._level, highest)
@@ -352,9 +350,10 @@ class Calendar:
         # Where tiers take turns, other slots may be for what is listed.
         is_blinding = self._board.terms.in_turns and skip_below > HIGHEST_VALUE
         self._skip_below = 0.0 if is_blinding else skip_below
+        falls, is_held = is_falling(self._level, guard), now < self._hold_until or unsure
         if filled.crawls and not filled.by_value:  # the others wait, and will be worth more
             self._hold_until = now + _HOLD_SECONDS * self._rules.speed
-        falls, is_held = is_falling(self._level, guard), now < self._hold_until or unsure
+            falls = is_held = True
         most = stock.most(kept := stock.kept(needed, is_held=is_held, is_falling=falls))
         are_too_many = listed > most and highest > 0.0
         is_blind = unsure or highest == HIGHEST_VALUE
@@ -366,7 +365,8 @@ class Calendar:
             far = patience(filled.slots, needed)
             shed_listed(self._board, kept, highest, at_once, far)
         elif stock.is_lean(filled, listed, urgent, is_falling=falls) and self._may_sweep:
-            self._begin_sweep(now, stock.swept(is_falling=falls))
+            spared = stock.spared_seconds(filled, urgent)
+            self._begin_sweep(now, stock.swept(is_falling=falls), spared)
 
     def _raise_guard(self, now: float, kept: int, highest: float, at_once: int) -> None:
         """Raise the guard to what about so many listed pages reach, while the others are not
@@ -377,9 +377,9 @@ class Calendar:
             priorities, self._ranked_at = self._weigh(drawn[drawn != LEFT], now), now
             self._ranked = reached_by(priorities, drawn.size, listed, kept)
         if self._ranked > 0.0:
-            certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
+            is_certain, first = not self._sweep.goes_on, int(self._random.integers(0, listed))
+            certain_from = highest if is_certain else float(self._state["certain_from"])
             guard = min(self._ranked, highest * BELOW_PICKED, certain_from)
-            is_certain, first = not self._is_sweeping, int(self._random.integers(0, listed))
             raise_guard(board, guard, is_certain, first, at_once)
 
     def weigh(self, now: float, horizon: float, most: int) -> Weighed:

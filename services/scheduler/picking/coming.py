@@ -3,6 +3,10 @@
 A coarse bucket holds what comes up in a hundred seconds: of a hundred million pages a million. So
 the next one is looked at from the moment on when the one before it has come up, some entries at
 each tick; its pages go to the fine buckets of their own ticks.
+
+Where very many come up in the same tick, as pages that were all crawled at once and have rested for
+as long as they must, they are looked at some at each tick as well. Until then picks may not be the
+best, and say so.
 """
 
 from typing import Final
@@ -13,15 +17,17 @@ from numpy.typing import NDArray
 from services.scheduler.picking.board import Board, is_own, settle_rows
 from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.host_sweeps import sweep_hosts
-from services.scheduler.picking.priority import priority_of
+from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of
 from services.scheduler.picking.space import is_ready
 from services.scheduler.picking.wheel import (
     COARSE,
     FINE,
     TICKS_IN_COARSE,
+    begin_taking,
     ripening,
     skip_empty,
     take_bucket,
+    take_late,
     take_some,
     tidy,
 )
@@ -31,6 +37,10 @@ from shared.policy.compiled import compiled
 _LOOKED_AT: Final = 65_536
 """Listed pages, beside sixteen for each that is wanted, among which those at hand are looked for:
 some milliseconds."""
+
+_MOST_AT_ONCE: Final = 1 / 64
+"""Of all pages that come up in one tick of the calendar, where more do: the others wait some
+seconds."""
 
 
 @compiled
@@ -66,15 +76,31 @@ def _settle_again(board: Board, rows: NDArray[np.int32]) -> None:
 
 
 @compiled
-def _settle_bucket(board: Board, bucket: int) -> None:
-    _settle_again(board, take_bucket(board.wheel, board.pages, bucket))
+def _settle_bucket(board: Board, bucket: int, most: int) -> bool:
+    """Put the pages of a bucket that comes up where they belong, or if there are too many of them,
+    the first of them; whether that is possible now."""
+    wheel = board.wheel
+    entries = wheel.chains[bucket].entries
+    if entries == 0:
+        return True
+    if entries > most:
+        if wheel.dial[0].late >= 0:
+            return False
+        if begin_taking(wheel, bucket):
+            _settle_again(board, take_late(wheel, board.pages, most))
+            return True
+    _settle_again(board, take_bucket(wheel, board.pages, bucket))
+    return True
 
 
 @compiled
 def let_come(board: Board, time: float, enough: int) -> None:
     """List what comes up in the calendar until a time, and beyond until enough are at hand."""
-    wheel, chains, state = board.wheel, board.wheel.chains, board.state[0]
+    wheel, state = board.wheel, board.state[0]
     dial = wheel.dial[0]
+    most = max(state.few_pages, int(_MOST_AT_ONCE * state.used))
+    if dial.late >= 0:
+        _settle_again(board, take_late(wheel, board.pages, most))
     skip_empty(wheel, time)
     furthest = FINE
     last = int((time - dial.origin) / dial.width)
@@ -86,10 +112,15 @@ def let_come(board: Board, time: float, enough: int) -> None:
             furthest -= 1
         dial.current += 1
         coarse = FINE + (dial.current // TICKS_IN_COARSE) % COARSE
-        if dial.current % TICKS_IN_COARSE == 0 and chains[coarse].head != 0:
-            _settle_bucket(board, coarse)
-        if chains[dial.current % FINE].head != 0:
-            _settle_bucket(board, dial.current % FINE)
+        is_coarse = dial.current % TICKS_IN_COARSE == 0
+        if is_coarse and not _settle_bucket(board, coarse, most):
+            dial.current -= 1
+            break
+        if not _settle_bucket(board, dial.current % FINE, most):
+            dial.current -= 1
+            break
+    if dial.late >= 0:
+        state.unsure_below = HIGHEST_VALUE
 
 
 @compiled

@@ -186,17 +186,17 @@ def _best_of_all(
     return rows[:count], priorities[:count]
 
 
-def lower_guard(board: Board, rows: NDArray[np.int64], wanted: int, now: float) -> float:
+def lower_guard(board: Board, rows: NDArray[np.int64], wanted: int, time: float) -> float:
     """A guard that about so many more pages reach, of hosts that are not at their limits.
 
     Args:
         board: over the rows as they are.
         rows: of pages by chance, that tell of all.
         wanted: pages.
-        now: clock seconds.
+        time: clock seconds at which they are to reach it.
     """
     state = board.state[0]
-    priorities = priorities_at(board.pages, board.attempts, rows, now, board.terms)
+    priorities = priorities_at(board.pages, board.attempts, rows, time, board.terms)
     below = (priorities < float(state["guard"])) & (priorities > 0.0)
     free = below & (board.hosts["is_limited"][board.pages["host"][rows]] == 0)
     rank = max(round(wanted * rows.size / int(state["used"])), _LEAST_SAMPLED)

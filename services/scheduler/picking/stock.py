@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.filled import Filled
 from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW
+from services.scheduler.picking.sweep import SWEEP_SECONDS
 
 SPARE: Final = 256
 """Pages that are listed beyond all that is expected: how many there are wanders, as slots take as
@@ -21,9 +22,6 @@ _MOST_USUAL: Final = 10_000.0
 
 _MANY_SECONDS: Final = 20.0
 """Wall seconds of crawling for which the guard is lowered when it has to be."""
-
-SWEEP_SECONDS: Final = 30.0
-"""Wall seconds that it takes to lower it."""
 
 _AHEAD_SECONDS: Final = 45.0
 """Wall seconds of crawling that are listed while ever less is picked: they suffice until the guard
@@ -126,11 +124,18 @@ class Stock:
 
     def is_lean(self, filled: Filled, listed: int, urgent: int, *, is_falling: bool) -> bool:
         """Whether the guard is too high, or will be before it can be lowered. It does not matter
-        while the upper tiers take all slots, and will for long: what others are worth by then
-        nobody knows yet."""
-        if not filled.by_value and urgent > self.many:
+        while the upper tiers take all slots, and will until long after it was lowered: what others
+        are worth by then nobody knows yet."""
+        if not filled.by_value and urgent > self.many + self.until_swept:
             return False
         return listed < max(_LEAN * self.wanted, self.until_swept if is_falling else 0)
+
+    def spared_seconds(self, filled: Filled, urgent: int) -> float:
+        """Wall seconds for which the upper tiers, of which so many wait, take all slots: in which
+        the guard may be lowered before anything else is picked; `SWEEP_SECONDS` at most."""
+        if filled.crawls > filled.by_value == 0 and filled.crawls == filled.slots:
+            return SWEEP_SECONDS * min(urgent / max(self.until_swept, 1), 1.0)
+        return 0.0
 
     def skip_below(
         self, filled: Filled, listed: int, urgent: int, level: float, guard: float

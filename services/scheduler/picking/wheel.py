@@ -32,6 +32,11 @@ ENTRIES_IN_CHUNK: Final = 15
 _HELD: Final = BUCKETS
 """The chain whose entries are being tidied."""
 
+_LATE: Final = BUCKETS + 1
+"""The chain of a bucket that has come up, whose entries are being taken some at a time."""
+
+_CHAINS: Final = BUCKETS + 2
+
 _TIDIED_FROM: Final = 2
 _TIDIED_SPARE: Final = 50_000
 """Where there are so many times the pages in entries, and so many more, it pays to look for those
@@ -49,6 +54,7 @@ DIAL: Final = np.dtype(
         ("free_chunk", np.int64),  # first of the free ones; 0: none
         ("tidied", np.int64),  # buckets that were tidied, of those that will be; none: all were
         ("held", np.int64),  # whose entries are being tidied; -1: of no bucket
+        ("late", np.int64),  # whose entries are being taken some at a time; -1: of no bucket
         ("origin", np.float64),  # clock seconds at which tick 0 begins
         ("width", np.float64),  # clock seconds of a tick
     ]
@@ -69,9 +75,9 @@ class Wheel(NamedTuple):
 def make_wheel(expected: int) -> Wheel:
     """An empty calendar with room for entries; memory is taken as it is used."""
     return Wheel(
-        np.zeros(BUCKETS + 1, CHAIN),
+        np.zeros(_CHAINS, CHAIN),
         reserved(chunks_for(expected), np.int32, (ENTRIES_IN_CHUNK + 1,)),
-        np.array([(0, 0, 1, 0, BUCKETS, -1, 0.0, 1.0)], DIAL),
+        np.array([(0, 0, 1, 0, BUCKETS, -1, -1, 0.0, 1.0)], DIAL),
     )
 
 
@@ -117,13 +123,13 @@ def memory_of(wheel: Wheel) -> int:
 @compiled
 def restart(wheel: Wheel, now: float, width: float) -> None:
     """Forget all entries, and begin at a time with ticks of a width."""
-    for place in range(BUCKETS + 1):
+    for place in range(_CHAINS):
         chain = wheel.chains[place]
         chain.head = chain.fill = chain.entries = 0
     dial = wheel.dial[0]
     dial.current = dial.entries = dial.free_chunk = 0
     dial.next_chunk = 1
-    dial.tidied, dial.held = BUCKETS, -1
+    dial.tidied, dial.held, dial.late = BUCKETS, -1, -1
     dial.origin, dial.width = now, width
 
 
@@ -200,6 +206,36 @@ def take_some(wheel: Wheel, pages: Rows, bucket: int, most: int) -> NDArray[np.i
 
 
 @compiled
+def begin_taking(wheel: Wheel, bucket: int) -> bool:
+    """Let the entries of a bucket that has come up be taken some at a time (`take_late`); whether
+    they can be: not while those of another are, nor while they are tidied."""
+    dial = wheel.dial[0]
+    if dial.late >= 0 or dial.held == bucket:
+        return False
+    dial.late = bucket
+    _move_chain(wheel, bucket, _LATE)
+    return True
+
+
+@compiled
+def take_late(wheel: Wheel, pages: Rows, most: int) -> NDArray[np.int32]:
+    """As `take_some`, of the bucket whose entries are taken some at a time."""
+    dial = wheel.dial[0]
+    found = _take(wheel, pages, _LATE, dial.late, most)
+    if wheel.chains[_LATE].entries == 0:
+        dial.late = -1
+    return found
+
+
+@compiled
+def _move_chain(wheel: Wheel, bucket: int, place: int) -> None:
+    """Move the entries of a bucket to a place without any."""
+    chain, other = wheel.chains[bucket], wheel.chains[place]
+    other.head, other.fill, other.entries = chain.head, chain.fill, chain.entries
+    chain.head = chain.fill = chain.entries = 0
+
+
+@compiled
 def _take(wheel: Wheel, pages: Rows, place: int, bucket: int, most: int) -> NDArray[np.int32]:
     """Take chunks out of the chain at a place, of so many entries at least; the rows in them that
     are of a bucket, and are ASLEEP then."""
@@ -269,9 +305,7 @@ def tidy(wheel: Wheel, pages: Rows, used: int, most: int) -> None:
                 return
             dial.held = dial.tidied
             dial.tidied += 1
-            chain, held = wheel.chains[dial.held], wheel.chains[_HELD]
-            held.head, held.fill, held.entries = chain.head, chain.fill, chain.entries
-            chain.head = chain.fill = chain.entries = 0
+            _move_chain(wheel, dial.held, _HELD)
         part = min(left, wheel.chains[_HELD].entries)
         left -= max(part, 1)
         _put_back(wheel, pages, part)

@@ -7,12 +7,15 @@ from test_calendar import START, WIDTH, come_up, pages_and_wheel
 from test_shard_selection import START as SHARD_START
 
 from services.scheduler.picking import wheel as calendar
+from services.scheduler.picking import work_share
 from services.scheduler.picking.wheel import (
     COARSE,
     FINE,
+    begin_taking,
     entries_in,
     put_off,
     take_bucket,
+    take_late,
     take_some,
     tidy,
 )
@@ -109,3 +112,85 @@ def test_pages_that_are_due_in_the_same_hundred_seconds_are_looked_at_some_at_ea
         most = max(most, int(moved.sum()))
     assert sorted(picked) == list(range(2000))
     assert most <= 2 * calendar.ENTRIES_IN_CHUNK + 3 * 20
+
+
+def test_of_a_bucket_that_comes_up_some_may_be_taken_at_a_time():
+    pages, wheel = pages_and_wheel(300)
+    for row in range(100):
+        put_off(wheel, pages, row, START + 1.05)
+    bucket = int(pages["bucket"][0])
+    assert begin_taking(wheel, bucket)
+    put_off(wheel, pages, 0, START + 9.0)  # meanwhile something happened to it
+    pages["bucket"][200:210] = calendar.ASLEEP
+    for row in range(200, 210):
+        # The bucket is used again for what comes up when it is its turn once more.
+        put_off(wheel, pages, row, START + 1.05 + FINE * WIDTH)
+    found = take_late(wheel, pages, 40).tolist()
+    assert 40 <= len(found) < 40 + calendar.ENTRIES_IN_CHUNK
+    assert not begin_taking(wheel, bucket)
+    while wheel.dial[0]["late"] >= 0:
+        found += take_late(wheel, pages, 40).tolist()
+    assert sorted(found) == list(range(1, 100))
+    assert entries_in(wheel) == 11
+
+
+def test_a_bucket_that_is_being_tidied_is_not_taken_some_at_a_time():
+    """Its entries are elsewhere, and would be put back after it has come up."""
+    pages, wheel, _ = left_behind(20_000, 6, np.random.default_rng(1))
+    while wheel.dial[0]["held"] < 0:
+        tidy(wheel, pages, 20_000, 1)
+    held = int(wheel.dial[0]["held"])
+    assert not begin_taking(wheel, held)
+    assert begin_taking(wheel, held + 1)
+
+
+def rested_world(count, rest):
+    """All were crawled at once, and rest for as long."""
+    world = World(rules(host_rate=1e6, least_interval=rest))
+    rng = np.random.default_rng(5)
+    for number in range(count):
+        world.add_page(
+            f"h{number % 50}", number, SHARD_START - DAY, alpha=float(rng.lognormal(-3, 1)),
+            last_crawled_at=SHARD_START,
+        )  # fmt: skip
+    return world
+
+
+@pytest.mark.slow(2)
+def test_pages_that_come_up_in_one_tick_are_looked_at_some_at_each(monkeypatch):
+    monkeypatch.setattr(work_share, "_FEW_PAGES", 32)
+    pages = 4000
+    world = rested_world(pages, 3.0)
+    shard, now, most, sure = world.shard, SHARD_START, 0, []
+    shard.selector.prepare(now)
+    for _ in range(150):
+        before = shard.pages["bucket"][: shard.used].copy()
+        slots = now + np.arange(1, 6) / 50.0
+        best = np.sort(shard.selector.weigh(slots[0], 0.0, pages).priorities)[::-1][:5]
+        unsure = shard.selector.uncertain_picks
+        picks = shard.select(slots, 50.0, 0.0)
+        is_best = np.allclose(np.sort(picks["priority"])[::-1][: best.size], best, rtol=2e-6)
+        sure.append(shard.selector.uncertain_picks == unsure)
+        assert is_best or not sure[-1]
+        moved = before != shard.pages["bucket"][: shard.used]
+        most = max(most, int(moved.sum()))
+        now = float(slots[-1])
+    assert most < pages / 16
+    # It takes some seconds, of which picks tell.
+    assert 0 < sure.count(False) < 80
+    assert all(sure[-40:])
+
+
+def test_what_comes_up_after_very_many_waits_for_its_turn(monkeypatch):
+    monkeypatch.setattr(work_share, "_FEW_PAGES", 32)
+    world = rested_world(4000, 3.0)
+    shard, now, picked = world.shard, SHARD_START, []
+    for row in range(2000, 4000):  # another bucket, while the first is looked at
+        shard.pages["last_crawled_at"][row] += 0.3
+    shard.selector.prepare(now)
+    for _ in range(120):
+        slots = now + np.arange(1, 61) / 600.0
+        picks = shard.select(slots, 600.0, 0.0)
+        picked += picks["row"][picks["row"] >= 0].tolist()
+        now = float(slots[-1])
+    assert sorted(picked) == list(range(4000))

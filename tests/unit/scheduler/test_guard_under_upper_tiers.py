@@ -1,11 +1,15 @@
 """Pages that are new, or were not answered, do not make all the others wait on the list."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import Driver
+from services.scheduler.picking.filled import Filled
 from services.scheduler.picking.stock import Stock, reached_by
+from services.scheduler.picking.sweep import SWEEP_SECONDS, Sweep
 from services.scheduler.state.rows import NEVER, Rows
 
 PAGES = 200_000
@@ -123,6 +127,63 @@ def test_a_guard_that_is_being_lowered_is_not_raised_above_what_will_be_picked_n
         now = driver.now + 1 / RATE
         best = np.sort(selector.weigh(now, 0.0, PAGES).priorities)[-slots:]
         assert driver.tick(TICK, RATE, 0.0)["priority"].sum() > 0.999 * best.sum()
+
+
+@pytest.mark.slow(2)
+@pytest.mark.parametrize("new", [0.01, 0.05, 0.3])
+def test_however_few_pages_are_new_the_best_of_the_others_are_picked_right_after_them(new):
+    """All others were crawled just now, and some are worth far more than most. They are placed
+    while the new ones take all slots, be it for two seconds, for twenty, or for long."""
+    driver, _ = shard_of_equals(never_crawled=new)
+    selector, pages = driver.shard.selector, driver.shard.pages
+    pages["importance"][:PAGES] = np.exp(np.random.default_rng(1).normal(0, 2, PAGES))
+    selector.share_work(16)
+    driver.shard.prepare(ORIGIN)
+    while (driver.tick(TICK, 2 * RATE, 0.0)["tier"] > 0).all():
+        pass
+    # The guard is what they are worth by now, not what they were as it was lowered.
+    assert selector._state["listed"] < PAGES / 4
+    for _ in range(100):
+        slots = round(2 * RATE * TICK)
+        now = driver.now + 0.5 / RATE
+        best = np.sort(selector.weigh(now, 0.0, PAGES).priorities)[-slots:]
+        picks = driver.tick(TICK, 2 * RATE, 0.0)
+        assert picks["priority"].sum() > 0.999 * best.sum()
+    assert selector.uncertain_picks == 0
+    assert selector.sweeps == 1
+
+
+def filled(*, by_upper_tiers, by_value=0, slots=40):
+    crawls = by_upper_tiers + by_value
+    return Filled(slots, crawls, by_value, 1.0, 1.0 if by_value else np.inf, 0)
+
+
+def test_the_guard_is_lowered_before_the_upper_tiers_have_no_more_pages():
+    stock = Stock.of(40, RATE)
+    until_lowered, is_lean = round(SWEEP_SECONDS * RATE), partial(stock.is_lean, is_falling=True)
+    assert stock.spared_seconds(filled(by_upper_tiers=40), until_lowered // 3) == SWEEP_SECONDS / 3
+    assert stock.spared_seconds(filled(by_upper_tiers=40), 10**6) == SWEEP_SECONDS
+    # Nothing is spared where slots go to others, or to nobody.
+    assert stock.spared_seconds(filled(by_upper_tiers=39, by_value=1), 10**6) == 0.0
+    assert stock.spared_seconds(filled(by_upper_tiers=39), 10**6) == 0.0
+    assert stock.spared_seconds(filled(by_upper_tiers=0), 0) == 0.0
+    assert is_lean(filled(by_upper_tiers=40), 0, until_lowered)
+    assert not is_lean(filled(by_upper_tiers=40), 0, 10**6)
+
+
+def test_all_pages_are_placed_anew_in_the_time_that_is_given():
+    sweep, placed, now = Sweep(), 0, 100.0
+    sweep.begin(now, 10.0)
+    while placed < PAGES and now < 200.0:
+        now += TICK
+        placed += sweep.due(now, PAGES)
+    assert now == pytest.approx(110.0, abs=2 * TICK)
+
+
+def test_few_pages_are_placed_anew_at_once_however_long_nobody_asked():
+    sweep = Sweep()
+    sweep.begin(100.0, 10.0)
+    assert 0 < sweep.due(200.0, PAGES) <= PAGES / 20
 
 
 @pytest.mark.parametrize("rate", [0.5, 50.0, 5_000.0])

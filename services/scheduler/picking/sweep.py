@@ -1,0 +1,39 @@
+"""How far all pages have been placed anew, since the guard was lowered. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+SWEEP_SECONDS: Final = 30.0
+"""Wall seconds that it takes to lower the guard."""
+
+_MOST_AT_ONCE: Final = 0.05
+"""Of the pages that are placed at a tick, however long ago the last one was."""
+
+
+@dataclass(slots=True)
+class Sweep:
+    """A look at all rows, some at each tick."""
+
+    next_row: int = -1
+    """Where it goes on; -1: it is done."""
+    _at: float = 0.0
+    _seconds: float = SWEEP_SECONDS
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether rows are left."""
+        return self.next_row >= 0
+
+    def begin(self, now: float, seconds: float) -> None:
+        """Begin with the first row, to be done in so many seconds of the clock."""
+        self.next_row, self._at, self._seconds = 0, now, seconds
+
+    def end(self) -> None:
+        """No rows are left."""
+        self.next_row = -1
+
+    def due(self, now: float, used: int) -> int:
+        """How many of the rows are to be looked at now; time goes on from here."""
+        part = min((now - self._at) / self._seconds, _MOST_AT_ONCE)
+        self._at = now
+        return int(used * part)
