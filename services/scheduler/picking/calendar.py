@@ -30,6 +30,7 @@ from services.scheduler.picking.coming import at_hand, begin_tick, let_come
 from services.scheduler.picking.filled import Filled, look_over
 from services.scheduler.picking.filling import PICK, fill_slots
 from services.scheduler.picking.host_sweeps import fill_large_pens
+from services.scheduler.picking.level import Level
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
 from services.scheduler.picking.reported import weigh_some
@@ -45,8 +46,6 @@ from services.scheduler.picking.stock import (
     SPARE,
     Stock,
     is_crowded,
-    is_falling,
-    level_after,
     patience,
     reached_by,
     shed_at_once,
@@ -103,8 +102,7 @@ class Calendar:
         self._stock = Stock.of(0, 0.0)
         self._skip_below = 0.0
         """Listed pages that are known to be worth less are not looked at."""
-        self._level = HIGHEST_VALUE
-        """About the least value that is picked."""
+        self._level = Level()
         self._hold_until = -np.inf
         """The guard is not raised before."""
         self._slots = 0
@@ -345,15 +343,15 @@ class Calendar:
         stock, unsure = self._stock, self._sweep.goes_on
         needed, highest = stock.needed(filled)
         urgent, guard = int(self._state["urgent"]), float(self._state["guard"])
-        self._level = level_after(self._level, highest)
-        skip_below = stock.skip_below(filled, listed, urgent, self._level, guard)
+        self._level.note(highest, now, self._rules.speed)
+        skip_below = stock.skip_below(filled, listed, urgent, self._level.least, guard)
         # Where tiers take turns, other slots may be for what is listed.
         is_blinding = self._board.terms.in_turns and skip_below > HIGHEST_VALUE
         self._skip_below = 0.0 if is_blinding else skip_below
-        falls, is_held = is_falling(self._level, guard), now < self._hold_until or unsure
+        falls, is_held = self._level.falls(now), now < self._hold_until or unsure
         if filled.crawls and not filled.by_value:  # the others wait, and will be worth more
             self._hold_until = now + _HOLD_SECONDS * self._rules.speed
-            falls = is_held = True
+            is_held = True
         most = stock.most(kept := stock.kept(needed, is_held=is_held, is_falling=falls))
         are_too_many = listed > most and highest > 0.0
         is_blind = unsure or highest == HIGHEST_VALUE

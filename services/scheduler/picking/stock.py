@@ -27,9 +27,6 @@ _AHEAD_SECONDS: Final = 45.0
 """Wall seconds of crawling that are listed while ever less is picked: they suffice until the guard
 is lower, wherever it has to be lowered in time."""
 
-_FALLING: Final = 1.3
-"""Ever less is picked, as after a standstill, where it is so many times the guard."""
-
 _FAT: Final = 2
 """Stocks: where more are listed, the guard is raised."""
 
@@ -47,10 +44,6 @@ until when each need not be."""
 _SKIPPED: Final = 0.75
 """Of the way from the guard to what is picked: listed pages that will not come so far are not
 looked at. Had some of them to be, all would be, which costs more than to look at a few more."""
-
-_RISE: Final = 0.1
-"""What is picked at least is taken to fall at once, and to rise by so much of the difference at
-each tick: the few picks of one say little."""
 
 _PATIENCE_TICKS: Final = 3.0
 """Pages stay listed that would be picked, or back from the calendar, in about so many ticks."""
@@ -106,7 +99,7 @@ class Stock:
         Args:
             needed: at least.
             is_held: the guard was lowered of late, or is being lowered.
-            is_falling: see `is_falling`.
+            is_falling: see `Level.falls`.
         """
         if is_held:
             needed = max(needed, self.wanted + self.many)
@@ -146,7 +139,7 @@ class Stock:
             filled: the last slots.
             listed: pages that are listed now.
             urgent: pages of the upper tiers that wait.
-            level: least value that is picked (`level_after`).
+            level: least value that is picked (`Level`).
             guard: of pages that are placed now.
         """
         if filled.least >= LEAST_NEW and urgent >= filled.slots:
@@ -155,21 +148,6 @@ class Stock:
             return guard + _SKIPPED * (level - guard)
         # Otherwise most are picked so soon that looking at all costs less than finding bounds.
         return 0.0
-
-
-def level_after(level: float, highest: float) -> float:
-    """The least value that is picked, where it was taken to be `level`, and `highest` was last."""
-    return min(highest, level + _RISE * (highest - level))
-
-
-def is_falling(level: float, guard: float) -> bool:
-    """Whether ever less is picked: pages waited for long, and the best of them are crawled first.
-
-    Args:
-        level: least value that is picked (`level_after`).
-        guard: of pages that are placed now.
-    """
-    return level > _FALLING * guard
 
 
 def reached_by(priorities: NDArray[np.float64], drawn: int, listed: int, kept: int) -> float:

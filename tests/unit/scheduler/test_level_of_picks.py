@@ -1,0 +1,79 @@
+"""Whether ever less is picked: the guard must be lowered in time then, and need not be else."""
+
+import numpy as np
+import pytest
+
+from services.scheduler.picking.level import Level
+from services.scheduler.picking.priority import HIGHEST_VALUE
+
+TICK = 0.1
+NOW = 1.7e9
+
+
+def after(level, values, *, begin=NOW, speed=1.0):
+    """Note one after the other; whether it falls, after each."""
+    falls = []
+    for tick, value in enumerate(values):
+        now = begin + tick * TICK * speed
+        level.note(float(value), now, speed)
+        falls.append(level.falls(now))
+    return np.array(falls)
+
+
+def steady(seconds, value=2.0, noise=0.05, seed=1):
+    random = np.random.default_rng(seed)
+    return value * (1.0 + noise * random.uniform(-1.0, 1.0, round(seconds / TICK)))
+
+
+@pytest.mark.parametrize("speed", [1.0, 20_000.0])
+def test_of_a_shard_that_was_just_loaded_nobody_knows_for_a_minute(speed):
+    falls = after(Level(), steady(200), speed=speed)
+    assert falls[: round(59 / TICK)].all()
+    assert not falls[round(61 / TICK) :].any()
+
+
+def test_nor_after_new_pages_took_all_slots():
+    level = Level()
+    after(level, steady(200))
+    assert not level.falls(NOW + 200)
+    assert after(level, [HIGHEST_VALUE] * 200, begin=NOW + 200).all()
+    falls = after(level, steady(200), begin=NOW + 220)
+    assert falls[: round(58 / TICK)].all()
+    assert not falls[round(62 / TICK) :].any()
+
+
+@pytest.mark.parametrize("speed", [1.0, 20_000.0])
+def test_ever_less_is_picked_after_a_standstill_and_then_no_more(speed):
+    level = Level()
+    after(level, steady(200, value=100.0), speed=speed)
+    falling = 100.0 * np.exp(-0.01 * np.arange(0, 400, TICK))
+    falls = after(level, falling, begin=NOW + 200 * speed, speed=speed)
+    assert falls[round(40 / TICK) :].all()
+    rest = steady(300, value=falling[-1], noise=0.0)
+    falls = after(level, rest, begin=NOW + 600 * speed, speed=speed)
+    assert falls[0]
+    assert not falls[round(120 / TICK) :].any()
+
+
+def test_where_more_is_picked_nothing_falls():
+    level = Level()
+    after(level, steady(100))
+    rising = 2.0 * np.exp(0.02 * np.arange(0, 100, TICK))
+    assert not after(level, rising, begin=NOW + 100).any()
+
+
+def test_pages_that_are_worth_nothing_are_no_trouble():
+    level = Level()
+    after(level, steady(100))
+    after(level, np.zeros(10_000), begin=NOW + 100)
+    assert level.least == 0.0
+    assert not level.falls(NOW + 100 + 10_000 * TICK)
+
+
+def test_few_picks_that_are_worth_more_say_little():
+    level = Level()
+    after(level, steady(100, noise=0.0))
+    after(level, [50.0], begin=NOW + 100)
+    assert 2.0 < level.least < 8.0
+    after(level, [2.0], begin=NOW + 101)
+    assert level.least == 2.0
