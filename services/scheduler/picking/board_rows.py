@@ -42,11 +42,12 @@ STATE: Final = np.dtype(
         ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
         ("drains", np.int64),  # urgent pages that may still go to pens before the slots are filled
         ("used", np.int64),  # rows of pages
-        ("few_pages", np.int64),  # hosts of no more pages are looked at at once
+        ("few_pages", np.int64),  # no more are looked at at once, as of a host, or in one tick
         ("sweeps_first", np.int64),  # host whose pages are placed anew; -1: none (`host_sweeps`)
         ("sweeps_last", np.int64),  # ... and that whose pages are last
         ("host_sweeps", np.int64),  # how many there were
-        ("unsure_below", np.float64),  # pages of hosts whose pens lack their best may be worth this
+        ("unsure_below", np.float64),  # pages that were not looked at may be worth this: of hosts
+        # whose pens lack their best, and of a tick in which very many came up
         ("asked_from", np.int64),  # hosts of listed pages are asked for their limits from here on
         ("looks", np.int64),  # ... and how often they were not, as pages doze
         ("dozing", np.int64),  # entries at the beginning of the list that nobody looks at ...

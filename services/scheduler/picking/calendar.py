@@ -328,12 +328,9 @@ class Calendar:
 
     def _place(self, rows: int, now: float) -> None:
         """Go on with placing pages anew."""
-        used, first = self._space.used, self._sweep.next_row
-        self._sweep.next_row = end = min(first + rows, used)
-        settle_all(self._board, first, end)
-        if end == used:
+        settle_all(self._board, *self._sweep.take(rows, self._space.used))
+        if not self._sweep.goes_on:
             self._state["certain_from"] = self._state["guard"]
-            self._sweep.end()
             self._hold_until = now + _HOLD_SECONDS * self._rules.speed
 
     def _adjust(self, now: float, filled: Filled) -> None:
@@ -348,10 +345,9 @@ class Calendar:
         # Where tiers take turns, other slots may be for what is listed.
         is_blinding = self._board.terms.in_turns and skip_below > HIGHEST_VALUE
         self._skip_below = 0.0 if is_blinding else skip_below
-        falls, is_held = self._level.falls(now), now < self._hold_until or unsure
         if filled.crawls and not filled.by_value:  # the others wait, and will be worth more
             self._hold_until = now + _HOLD_SECONDS * self._rules.speed
-            is_held = True
+        falls, is_held = self._level.falls(now), now < self._hold_until or unsure
         most = stock.most(kept := stock.kept(needed, is_held=is_held, is_falling=falls))
         are_too_many = listed > most and highest > 0.0
         is_blind = unsure or highest == HIGHEST_VALUE

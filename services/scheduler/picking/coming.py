@@ -94,6 +94,17 @@ def _settle_bucket(board: Board, bucket: int, most: int) -> bool:
 
 
 @compiled
+def _settle_tick(board: Board, most: int) -> bool:
+    """Put the pages of the tick that has come where they belong, and those of a coarse bucket that
+    begins with it; whether that is possible now."""
+    tick = board.wheel.dial[0].current
+    coarse = FINE + (tick // TICKS_IN_COARSE) % COARSE
+    if tick % TICKS_IN_COARSE == 0 and not _settle_bucket(board, coarse, most):
+        return False
+    return _settle_bucket(board, tick % FINE, most)
+
+
+@compiled
 def let_come(board: Board, time: float, enough: int) -> None:
     """List what comes up in the calendar until a time, and beyond until enough are at hand."""
     wheel, state = board.wheel, board.state[0]
@@ -111,12 +122,7 @@ def let_come(board: Board, time: float, enough: int) -> None:
         if dial.current >= last:
             furthest -= 1
         dial.current += 1
-        coarse = FINE + (dial.current // TICKS_IN_COARSE) % COARSE
-        is_coarse = dial.current % TICKS_IN_COARSE == 0
-        if is_coarse and not _settle_bucket(board, coarse, most):
-            dial.current -= 1
-            break
-        if not _settle_bucket(board, dial.current % FINE, most):
+        if not _settle_tick(board, most):
             dial.current -= 1
             break
     if dial.late >= 0:

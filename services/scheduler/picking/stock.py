@@ -126,9 +126,9 @@ class Stock:
     def spared_seconds(self, filled: Filled, urgent: int) -> float:
         """Wall seconds for which the upper tiers, of which so many wait, take all slots: in which
         the guard may be lowered before anything else is picked; `SWEEP_SECONDS` at most."""
-        if filled.crawls > filled.by_value == 0 and filled.crawls == filled.slots:
-            return SWEEP_SECONDS * min(urgent / max(self.until_swept, 1), 1.0)
-        return 0.0
+        if filled.by_value or filled.crawls < filled.slots:
+            return 0.0
+        return SWEEP_SECONDS * min(urgent / max(self.until_swept, 1), 1.0)
 
     def skip_below(
         self, filled: Filled, listed: int, urgent: int, level: float, guard: float

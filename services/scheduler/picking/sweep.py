@@ -14,7 +14,7 @@ _MOST_AT_ONCE: Final = 0.05
 class Sweep:
     """A look at all rows, some at each tick."""
 
-    next_row: int = -1
+    _next_row: int = -1
     """Where it goes on; -1: it is done."""
     _at: float = 0.0
     _seconds: float = SWEEP_SECONDS
@@ -22,15 +22,21 @@ class Sweep:
     @property
     def goes_on(self) -> bool:
         """Whether rows are left."""
-        return self.next_row >= 0
+        return self._next_row >= 0
 
     def begin(self, now: float, seconds: float) -> None:
         """Begin with the first row, to be done in so many seconds of the clock."""
-        self.next_row, self._at, self._seconds = 0, now, seconds
+        self._next_row, self._at, self._seconds = 0, now, seconds
 
     def end(self) -> None:
         """No rows are left."""
-        self.next_row = -1
+        self._next_row = -1
+
+    def take(self, rows: int, used: int) -> tuple[int, int]:
+        """Go on with some rows of those that are used: from one on, to before another."""
+        first, end = self._next_row, min(self._next_row + rows, used)
+        self._next_row = end if end < used else -1
+        return first, end
 
     def due(self, now: float, used: int) -> int:
         """How many of the rows are to be looked at now; time goes on from here."""

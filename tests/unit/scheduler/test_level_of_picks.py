@@ -77,3 +77,19 @@ def test_few_picks_that_are_worth_more_say_little():
     assert 2.0 < level.least < 8.0
     after(level, [2.0], begin=NOW + 101)
     assert level.least == 2.0
+
+
+def test_slots_that_stay_empty_now_and_then_do_not_tell_what_pages_are_worth():
+    level, values = Level(), steady(300)
+    values[:: round(5 / TICK)] = 0.0
+    falls = after(level, values)
+    assert not falls[round(61 / TICK) :].any()
+    falling = 2.0 * np.exp(-0.01 * np.arange(0, 100, TICK))
+    falling[:: round(5 / TICK)] = 0.0
+    assert after(level, falling, begin=NOW + 300)[round(40 / TICK) :].all()
+
+
+def test_where_no_slot_was_ever_filled_nobody_is_in_doubt_for_longer():
+    falls = after(Level(), np.zeros(round(100 / TICK)))
+    assert falls[: round(59 / TICK)].all()
+    assert not falls[round(61 / TICK) :].any()
