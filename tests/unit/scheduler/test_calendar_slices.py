@@ -181,13 +181,15 @@ def test_pages_that_come_up_in_one_tick_are_looked_at_some_at_each(monkeypatch):
     assert all(sure[-40:])
 
 
-def test_what_comes_up_after_very_many_waits_for_its_turn(monkeypatch):
+@pytest.mark.parametrize(("later", "begin"), [(0.3, 0.0), (2000.0, 2100.0)])
+def test_what_comes_up_after_very_many_waits_for_its_turn(monkeypatch, later, begin):
+    """In a bucket of a tick, or after a standstill in one of a hundred seconds."""
     monkeypatch.setattr(work_share, "_FEW_PAGES", 32)
     world = rested_world(4000, 3.0)
-    shard, now, picked = world.shard, SHARD_START, []
-    for row in range(2000, 4000):  # another bucket, while the first is looked at
-        shard.pages["last_crawled_at"][row] += 0.3
-    shard.selector.prepare(now)
+    shard, picked = world.shard, []
+    shard.pages["last_crawled_at"][2000:4000] += later
+    shard.selector.prepare(SHARD_START)
+    now = SHARD_START + begin
     for _ in range(120):
         slots = now + np.arange(1, 61) / 600.0
         picks = shard.select(slots, 600.0, 0.0)
