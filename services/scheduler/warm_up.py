@@ -221,8 +221,8 @@ def _crowd(shard: Shard) -> None:
     shard.groups.follow(NO_LIMITS, 1.0, 250.0)
     new = identify(f"http://{host}/new")
     shard.upsert(new, PageUpdate("upsert", new.url), 200.0)
-    for now in (300.0, 400.0, 500.0):
-        shard.selector.select(np.full(1, now), 1.0, 0.0)
+    for now in range(300, 600, 15):  # far more, and then some
+        shard.selector.select(np.full(1, float(now)), 1.0, 0.0)
     # Of many pages, which are not looked at all at once, too few may be crawled.
     shard.selector.share_work(_SEVERAL)
     shard.selector.select(np.full(8, 600.0), 1.0, 0.0)

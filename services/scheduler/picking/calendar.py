@@ -24,7 +24,6 @@ from services.scheduler.picking.board import (
     settle_all,
     settle_touched,
 )
-from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.class_turns import ClassTurns
 from services.scheduler.picking.coming import at_hand, begin_tick, let_come
 from services.scheduler.picking.filled import Filled, look_over
@@ -33,21 +32,19 @@ from services.scheduler.picking.host_sweeps import fill_large_pens
 from services.scheduler.picking.level import Level
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
+from services.scheduler.picking.raising import Raising
 from services.scheduler.picking.reported import weigh_some
 from services.scheduler.picking.scanning import (
     first_guard,
     lower_guard,
     place_all,
-    priorities_at,
 )
-from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
 from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import (
     SPARE,
     Stock,
     is_crowded,
     patience,
-    reached_by,
     shed_at_once,
 )
 from services.scheduler.picking.sweep import SWEEP_SECONDS, Sweep
@@ -69,15 +66,10 @@ _NEXT_SKIPPED: Final = 0.7
 
 _HOLD_SECONDS: Final = 60.0
 """Wall seconds for which the guard stays low at least after it had to be lowered, or after the
-upper tiers took all slots."""
+upper tiers took all slots; or until picks are seen to be worth as much as before."""
 
 _TICK_SECONDS: Final = 0.1
 """Wall seconds in a tick of the calendar."""
-
-_SAMPLED_LISTED: Final = 2_048
-_RANKED_SECONDS: Final = 0.3
-"""So many listed pages tell how far to raise the guard, where not all of them are looked at; and
-for so many wall seconds: some go back to the calendar by it at each tick."""
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -110,7 +102,7 @@ class Calendar:
         self._more = 1
         """How many times as many a look at all pages is to find."""
         self._random = np.random.default_rng(0)
-        self._ranked, self._ranked_at = 0.0, -np.inf
+        self._raising = Raising(self._random, rules.speed)
         self._work = WorkShare()
         self._state["few_pages"] = self._work.few_pages
         self._sweep = Sweep()
@@ -340,49 +332,34 @@ class Calendar:
         stock, unsure = self._stock, self._sweep.goes_on
         needed, highest = stock.needed(filled)
         urgent, guard = int(self._state["urgent"]), float(self._state["guard"])
-        self._level.note(highest, now, self._rules.speed)
+        is_seen = self._level.note(highest, now, self._rules.speed)
         skip_below = stock.skip_below(filled, listed, urgent, self._level.least, guard)
         # Where tiers take turns, other slots may be for what is listed.
         is_blinding = self._board.terms.in_turns and skip_below > HIGHEST_VALUE
         self._skip_below = 0.0 if is_blinding else skip_below
-        if filled.crawls and not filled.by_value:  # the others wait, and will be worth more
+        if is_seen:
+            self._hold_until = now
+        elif filled.crawls and not filled.by_value:  # the others wait, and will be worth more
             self._hold_until = now + _HOLD_SECONDS * self._rules.speed
         falls, is_held = self._level.falls(now), now < self._hold_until or unsure
         most = stock.most(kept := stock.kept(needed, is_held=is_held, is_falling=falls))
         are_too_many = listed > most and highest > 0.0
-        is_blind = unsure or highest == HIGHEST_VALUE
-        self._state["is_crowded"] = are_too_many and (is_blind or is_crowded(listed, most))
+        is_blind = unsure or highest == HIGHEST_VALUE or is_crowded(listed, most)
+        self._state["is_crowded"] = are_too_many and is_blind
         at_once = shed_at_once(listed, filled.slots + SPARE, self._work.slice)
+        amounts = kept, highest, at_once
         if are_too_many and is_blind:
-            self._raise_guard(now, kept, highest, at_once)
+            self._raising.by_sample(self._board, now, *amounts, is_certain=not unsure)
         elif are_too_many:
             far = patience(filled.slots, needed)
-            shed_listed(self._board, kept, highest, at_once, far)
+            self._raising.by_list(self._board, now, *amounts, far)
         elif stock.is_lean(filled, listed, urgent, is_falling=falls) and self._may_sweep:
             spared = stock.spared_seconds(filled, urgent)
             self._begin_sweep(now, stock.swept(is_falling=falls), spared)
 
-    def _raise_guard(self, now: float, kept: int, highest: float, at_once: int) -> None:
-        """Raise the guard to what about so many listed pages reach, while the others are not
-        looked at, or the calendar is not certain."""
-        board, listed = self._board, int(self._state["listed"])
-        if now >= self._ranked_at + _RANKED_SECONDS * self._rules.speed:
-            drawn = board.listed["row"][self._random.integers(0, listed, _SAMPLED_LISTED)]
-            priorities, self._ranked_at = self._weigh(drawn[drawn != LEFT], now), now
-            self._ranked = reached_by(priorities, drawn.size, listed, kept)
-        if self._ranked > 0.0:
-            is_certain, first = not self._sweep.goes_on, int(self._random.integers(0, listed))
-            certain_from = highest if is_certain else float(self._state["certain_from"])
-            guard = min(self._ranked, highest * BELOW_PICKED, certain_from)
-            raise_guard(board, guard, is_certain, first, at_once)
-
     def weigh(self, now: float, horizon: float, most: int) -> Weighed:
         """Pages that tell what is to be crawled soon, at a bounded cost (`reported`)."""
         return weigh_some(self._board, self._space, self._random, now, horizon, most)
-
-    def _weigh(self, rows: NDArray[np.integer[Any]], now: float) -> NDArray[np.float64]:
-        space = self._space
-        return priorities_at(space.pages, space.attempts.rows, rows, now, self._board.terms)
 
 
 def make_shard(number: int, rules: ShardRules, expected: int = 0) -> Shard:

@@ -35,7 +35,7 @@ def shed_listed(board: Board, keep: int, picked: float, most: int, patience: flo
     Returns:
         how many went.
     """
-    count = board.state[0].listed
+    count, dozing = board.state[0].listed, board.state[0].dozing
     guard = board.state[0].guard
     if count > keep:
         priorities = np.empty(count)
@@ -45,7 +45,7 @@ def shed_listed(board: Board, keep: int, picked: float, most: int, patience: flo
         guard = max(guard, min(least, picked * BELOW_PICKED))
     board.state[0].guard = board.state[0].certain_from = guard
     leaving = max(guard - patience * max(picked - guard, 0.0), _FAR * guard)
-    kept = gone = 0
+    kept = gone = asleep = 0
     for place in range(count):
         if place + AHEAD < count and board.listed[place + AHEAD].priority < leaving:
             prefetch(board.pages, board.listed[place + AHEAD].row)
@@ -56,9 +56,11 @@ def shed_listed(board: Board, keep: int, picked: float, most: int, patience: flo
             if put_off(board.wheel, board.pages, row, time_due(board, row)):
                 gone += 1
                 continue
-        board.listed[kept] = board.listed[place]
+        if kept < place:
+            board.listed[kept] = board.listed[place]
         kept += 1
-    board.state[0].listed, board.state[0].dozing = kept, 0
+        asleep += place < dozing
+    board.state[0].listed, board.state[0].dozing = kept, asleep
     return gone
 
 

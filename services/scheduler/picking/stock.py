@@ -179,3 +179,8 @@ def patience(slots: int, needed: int) -> float:
 def shed_at_once(listed: int, least: int, most: int) -> int:
     """How many of the listed pages may go back to the calendar at a tick."""
     return max(least, min(int(_SHED_SHARE * listed), most))
+
+
+def is_hardly_shed(gone: int, listed: int) -> bool:
+    """Whether hardly any of the listed pages went back to the calendar."""
+    return gone < _SHED_SHARE * listed

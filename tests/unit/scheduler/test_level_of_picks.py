@@ -26,10 +26,10 @@ def steady(seconds, value=2.0, noise=0.05, seed=1):
 
 
 @pytest.mark.parametrize("speed", [1.0, 20_000.0])
-def test_of_a_shard_that_was_just_loaded_nobody_knows_for_a_minute(speed):
-    falls = after(Level(), steady(200), speed=speed)
-    assert falls[: round(59 / TICK)].all()
-    assert not falls[round(61 / TICK) :].any()
+def test_of_a_shard_that_was_just_loaded_nobody_knows_until_as_much_is_picked_for_a_while(speed):
+    falls = after(Level(), steady(200, noise=0.0), speed=speed)
+    assert falls[: round(9 / TICK)].all()
+    assert not falls[round(12 / TICK) :].any()
 
 
 def test_nor_after_new_pages_took_all_slots():
@@ -37,9 +37,37 @@ def test_nor_after_new_pages_took_all_slots():
     after(level, steady(200))
     assert not level.falls(NOW + 200)
     assert after(level, [HIGHEST_VALUE] * 200, begin=NOW + 200).all()
-    falls = after(level, steady(200), begin=NOW + 220)
-    assert falls[: round(58 / TICK)].all()
-    assert not falls[round(62 / TICK) :].any()
+    falls = after(level, steady(200, noise=0.0), begin=NOW + 220)
+    assert falls[: round(9 / TICK)].all()
+    assert not falls[round(12 / TICK) :].any()
+
+
+@pytest.mark.parametrize("speed", [1.0, 20_000.0])
+def test_it_is_told_once_that_as_much_is_picked_as_before(speed):
+    level, values = Level(), steady(100, noise=0.0)
+    told = [
+        level.note(float(value), NOW + tick * TICK * speed, speed)
+        for tick, value in enumerate(values)
+    ]
+    assert told.count(True) == 1
+
+
+def test_after_a_minute_nobody_is_in_doubt_because_more_is_picked():
+    """... but as long as it is ever more, less may follow: pages that came to be worth more are
+    picked first."""
+    falls = after(Level(), 2.0 * np.exp(0.05 * np.arange(0, 100, TICK)))
+    assert falls[: round(59 / TICK)].all()
+    assert not falls[round(61 / TICK) :].any()
+
+
+@pytest.mark.parametrize("a_second", [0.1, 0.01, 0.001])
+def test_who_picks_ever_less_from_the_start_is_known_to_for_as_long_as_it_lasts(a_second):
+    """Also where it is too little to be seen within a minute of another."""
+    level = Level()
+    falling = 100.0 * np.exp(-a_second * np.arange(0, 100, TICK))
+    assert after(level, falling).all()
+    falls = after(level, steady(100, value=falling[-1], noise=0.0), begin=NOW + 100)
+    assert not falls[round(61 / TICK) :].any()
 
 
 @pytest.mark.parametrize("speed", [1.0, 20_000.0])

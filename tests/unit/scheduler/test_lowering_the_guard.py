@@ -7,6 +7,8 @@ from reference_shard import DAY
 from test_shard_selection import START, random_world
 
 from services.scheduler.picking import work_share
+from services.scheduler.picking.scanning import priorities_at
+from services.scheduler.picking.shedding import shed_listed
 
 pytestmark = pytest.mark.usefixtures("many_pages")
 
@@ -20,6 +22,13 @@ def many_pages(monkeypatch):
 def best_values(shard, now, count):
     """The greatest priorities of all pages now."""
     return np.sort(shard.selector.weigh(now, 0.0, shard.used).priorities)[::-1][:count]
+
+
+def listed_values(selector, now):
+    """What all listed pages are worth now."""
+    board = selector._board
+    rows = board.listed["row"][: board.state[0]["listed"]]
+    return priorities_at(board.pages, board.attempts, rows[rows >= 0], now, board.terms)
 
 
 def advance(world, rate, seconds, tick=1.0):
@@ -105,7 +114,20 @@ def test_what_is_not_needed_soon_goes_back_to_the_calendar():
     advance(world, 5.0, 120.0)
     assert world.shard.selector.candidates < full or full < 1500
     assert world.shard.selector.guard > 0.0
-    # However far what is picked is above the guard, who is far below is listed no more.
+    # Few who are far below the guard are left among those that are listed.
     selector = world.shard.selector
-    rows = selector._board.listed["row"][: selector._state["listed"]]
-    assert (selector._weigh(rows[rows >= 0], world.now) > 0.4 * selector.guard).all()
+    far_below = listed_values(selector, world.now) < 0.4 * selector.guard
+    assert far_below.sum() < selector._stock.wanted
+
+
+def test_however_far_what_is_picked_is_above_the_guard_who_is_far_below_it_is_listed_no_more():
+    world = random_world(np.random.default_rng(8), pages=6000, hosts=60, host_rate=1e6)
+    world.now = START
+    advance(world, 500.0, 20.0)
+    board = world.shard.selector._board
+    listed = int(board.state[0]["listed"])
+    picked = 1e3 * board.listed["priority"][:listed].max()
+    gone = shed_listed(board, listed // 2, picked, listed, 1.0)
+    guard, left = board.state[0]["guard"], board.listed["priority"][: board.state[0]["listed"]]
+    assert gone > listed / 10
+    assert left[left > 0.0].min() > 0.4 * guard

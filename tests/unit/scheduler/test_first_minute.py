@@ -1,0 +1,73 @@
+"""A shard that was just loaded lists many pages until it is seen what they are worth, and then few;
+those that need not be listed go back to the calendar at a cost that does not grow with the list."""
+
+import pytest
+from test_lowering_the_guard import listed_values
+
+from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
+from services.bench.scheduler_driver import Driver
+from services.scheduler.picking import raising
+from services.scheduler.state.rows import NEVER
+
+PAGES = 40_000
+RATE = 400.0
+TICK = 0.15
+
+pytestmark = pytest.mark.slow(1)
+
+
+def just_imported():
+    """All pages were crawled just now, but for a few that never were; of one of 16 shards."""
+    population = Population(PAGES, RATE, 0.0, PAGES // 50, seed=3)
+    shard, _ = make_filled_shard(population, request_timeout=3.0)
+    pages = shard.pages[:PAGES]
+    pages["last_crawled_at"], pages["signals"] = ORIGIN, 0
+    pages["last_crawled_at"][: PAGES // 20] = NEVER
+    shard.selector.share_work(16)
+    shard.prepare(ORIGIN)
+    return Driver(shard, population, 3)
+
+
+def ticks(driver, seconds, rate=RATE):
+    for _ in range(round(seconds / TICK)):
+        driver.tick(TICK, rate, 0.0)
+
+
+def test_few_stay_listed_once_it_is_seen_that_picks_are_worth_no_less():
+    driver = just_imported()
+    selector = driver.shard.selector
+    ticks(driver, 15)
+    assert selector._state["listed"] > 30 * RATE
+    ticks(driver, 20)
+    assert selector._state["listed"] < 5 * RATE
+    ticks(driver, 40)
+    assert selector._state["listed"] < 5 * RATE
+    assert selector.sweeps == 1
+    assert selector.uncertain_picks == 0
+
+
+def test_where_few_can_go_back_the_list_is_not_looked_through_at_each_tick(monkeypatch):
+    driver, looks = just_imported(), []
+
+    def counted(*arguments):
+        looks.append(driver.now)
+        return shed_listed(*arguments)
+
+    shed_listed = raising.shed_listed
+    monkeypatch.setattr(raising, "shed_listed", counted)
+    ticks(driver, 7)
+    looks.clear()
+    ticks(driver, 6)
+    assert len(looks) < 6 / TICK / 2
+
+
+def test_how_far_the_guard_is_raised_goes_by_what_pages_are_worth_now():
+    """... not by what they were when they were looked at: nobody looks at most of them."""
+    driver = just_imported()
+    selector = driver.shard.selector
+    ticks(driver, 10)
+    ticks(driver, 3, rate=20.0)
+    values = listed_values(selector, driver.now)
+    assert values.size > 10_000
+    kept = selector._stock.kept(selector._stock.wanted, is_held=True, is_falling=True)
+    assert kept / 2 < (values > selector.guard).sum() < 1.5 * kept
