@@ -47,7 +47,7 @@ from services.scheduler.picking.stock import (
     patience,
     shed_at_once,
 )
-from services.scheduler.picking.sweep import SWEEP_SECONDS, Sweep
+from services.scheduler.picking.sweep import Sweep
 from services.scheduler.picking.taking_turns import fill_in_turns
 from services.scheduler.picking.urgent_tidying import is_untidy, keep_own_entries
 from services.scheduler.picking.weighing import weigh_listed
@@ -91,7 +91,7 @@ class Calendar:
         shares = [rule.share for rule in shard_rules.classes if rule.lane]
         self._classes = ClassTurns(shares, rules.speed) if shares else None
         self._is_ready = False
-        self._stock = Stock.of(0, 0.0)
+        self._stock = Stock.of(0, 0.0, 0)
         self._skip_below = 0.0
         """Listed pages that are known to be worth less are not looked at."""
         self._level = Level()
@@ -203,7 +203,7 @@ class Calendar:
         """
         picks = np.zeros(slots.size, PICK)
         self._slots, now = slots.size, float(slots[0])
-        self._stock = Stock.of(slots.size, rate * self._rules.speed)
+        self._stock = Stock.of(slots.size, rate * self._rules.speed, self._space.used)
         self._space.attempts.reserve(slots.size)
         self._begin(now, slots.size)
         if self._classes is None:
@@ -303,7 +303,7 @@ class Calendar:
             then = now + spared * speed
             rows = self._random.integers(0, self._space.used, self._work.sampled)
             self._state["guard"] = lower_guard(self._board, rows, wanted, then)
-            self._sweep.begin(now, (spared or SWEEP_SECONDS) * speed)
+            self._sweep.begin(now, (spared or self._stock.sweep_seconds) * speed)
             self.sweeps += 1
 
     def _place_enough(self, now: float, wanted: int) -> None:

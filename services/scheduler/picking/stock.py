@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.filled import Filled
 from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW
-from services.scheduler.picking.sweep import SWEEP_SECONDS
 
 SPARE: Final = 256
 """Pages that are listed beyond all that is expected: how many there are wanders, as slots take as
@@ -20,12 +19,23 @@ to the next one."""
 
 _MOST_USUAL: Final = 10_000.0
 
+_LEAST_RATE: Final = 1e-9
+
 _MANY_SECONDS: Final = 20.0
-"""Wall seconds of crawling for which the guard is lowered when it has to be."""
+"""Wall seconds of crawling for which the guard is lowered when it has to be, at most."""
 
 _AHEAD_SECONDS: Final = 45.0
-"""Wall seconds of crawling that are listed while ever less is picked: they suffice until the guard
-is lower, wherever it has to be lowered in time."""
+"""Wall seconds of crawling that are listed while ever less is picked, at most: they suffice until
+the guard is lower, wherever it has to be lowered in time."""
+
+_MOST_AHEAD: Final = 1 / 16
+"""Of all pages: where that is less, they are crawled so fast that the guard is lowered faster."""
+
+_LEAST_AHEAD_SECONDS: Final = 4.5
+"""... but no faster, or to place very many pages anew would take too much of each tick."""
+
+_SWEPT: Final = 2 / 3
+"""Of the time for which pages are listed ahead, to lower the guard in."""
 
 _FAT: Final = 2
 """Stocks: where more are listed, the guard is raised."""
@@ -62,19 +72,25 @@ class Stock:
     ahead: int
     """How many are to stay listed where ever less is picked."""
     until_swept: int
-    """How many are crawled while the guard is lowered."""
+    """How many are crawled while the guard is lowered ..."""
+    sweep_seconds: float
+    """... which takes so many wall seconds."""
 
     @classmethod
-    def of(cls, slots: int, rate: float) -> "Stock":
-        """What is wanted where so many slots are filled at once, and so many in a wall second."""
+    def of(cls, slots: int, rate: float, pages: int) -> "Stock":
+        """What is wanted of so many pages where so many slots are filled at once, and so many in a
+        wall second."""
         wanted = int(max(slots, rate) / 4) + SPARE
-        many = int(_MANY_SECONDS * rate) + 8 * wanted
-        return cls(wanted, many, int(_AHEAD_SECONDS * rate), int(SWEEP_SECONDS * rate))
+        most = max(_MOST_AHEAD * pages / max(rate, _LEAST_RATE), _LEAST_AHEAD_SECONDS)
+        ahead = min(most, _AHEAD_SECONDS)
+        swept = _SWEPT * ahead
+        many = int(min(ahead, _MANY_SECONDS) * rate) + 8 * wanted
+        return cls(wanted, many, int(ahead * rate), int(swept * rate), swept)
 
     @classmethod
     def usual(cls, pages: int) -> "Stock":
         """What is wanted of so many pages before the first slots are filled."""
-        return cls.of(0, min(_USUAL_RATE * pages, _MOST_USUAL))
+        return cls.of(0, min(_USUAL_RATE * pages, _MOST_USUAL), pages)
 
     def at_first(self, pages: int) -> int:
         """How many of so many pages are listed before any is picked: what waits for a crawl may be
@@ -125,10 +141,10 @@ class Stock:
 
     def spared_seconds(self, filled: Filled, urgent: int) -> float:
         """Wall seconds for which the upper tiers, of which so many wait, take all slots: in which
-        the guard may be lowered before anything else is picked; `SWEEP_SECONDS` at most."""
+        the guard may be lowered before anything else is picked; `sweep_seconds` at most."""
         if filled.by_value or filled.crawls < filled.slots:
             return 0.0
-        return SWEEP_SECONDS * min(urgent / max(self.until_swept, 1), 1.0)
+        return self.sweep_seconds * min(urgent / max(self.until_swept, 1), 1.0)
 
     def skip_below(
         self, filled: Filled, listed: int, urgent: int, level: float, guard: float

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-SWEEP_SECONDS: Final = 30.0
-"""Wall seconds that it takes to lower the guard."""
-
 _MOST_AT_ONCE: Final = 0.05
 """Of the pages that are placed at a tick, however long ago the last one was."""
 
@@ -17,7 +14,7 @@ class Sweep:
     _next_row: int = -1
     """Where it goes on; -1: it is done."""
     _at: float = 0.0
-    _seconds: float = SWEEP_SECONDS
+    _seconds: float = 1.0
 
     @property
     def goes_on(self) -> bool:
