@@ -333,7 +333,8 @@ class Calendar:
         needed, highest = stock.needed(filled)
         urgent, guard = int(self._state["urgent"]), float(self._state["guard"])
         is_seen = self._level.note(highest, now, self._rules.speed)
-        skip_below = stock.skip_below(filled, listed, urgent, self._level.least, guard)
+        looked_at = stock.looked_at(filled, listed, urgent, self._level.least, guard)
+        skip_below, self._state["looked_span"] = looked_at
         # Where tiers take turns, other slots may be for what is listed.
         is_blinding = self._board.terms.in_turns and skip_below > HIGHEST_VALUE
         self._skip_below = 0.0 if is_blinding else skip_below

@@ -1,7 +1,7 @@
 """How many pages should be listed, which is what the guard follows. Pure."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,21 +45,33 @@ _LEAN: Final = 0.125
 
 _CROWDED: Final = 2
 """Where so many times more are listed than should be, it pays to find the s* of pages that come
-from the calendar anew: theirs is of a guard of before."""
+from the calendar anew: theirs is of a guard of before. A sample tells how far to raise it."""
 
 _OFTEN: Final = 16
 """Times that pages would be looked at before they are picked, from which on it pays to find out
 until when each need not be."""
 
-_SKIPPED: Final = 0.75
-"""Of the way from the guard to what is picked: listed pages that will not come so far are not
-looked at. Had some of them to be, all would be, which costs more than to look at a few more."""
+_LOOKED_AT: Final = 0.25
+"""Of the way from what is picked to the guard, at most: only listed pages that will come so near
+are looked at. Had others to be, all would be, which costs more than to look at a few more."""
+
+_ENOUGH: Final = 32
+"""Times the slots that are filled at once: so many listed pages are looked at, about."""
 
 _PATIENCE_TICKS: Final = 3.0
 """Pages stay listed that would be picked, or back from the calendar, in about so many ticks."""
 
 _SHED_SHARE: Final = 1 / 16
 """Part of the listed pages that may go back to the calendar at once, where very many are listed."""
+
+
+class LookedAt(NamedTuple):
+    """Which of the listed pages are looked at."""
+
+    skip_below: float
+    """Those need not be that are worth less."""
+    span: float
+    """How far that is below what is picked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,7 @@ class Stock:
     def at_first(self, pages: int) -> int:
         """How many of so many pages are listed before any is picked: what waits for a crawl may be
         far more than usual."""
-        return min(16 * self.wanted, pages // 16)
+        return min(max(16 * self.wanted, self.ahead), pages // 16)
 
     def needed(self, filled: Filled) -> tuple[int, float]:
         """How many pages should be listed, and the most that the guard may be (0: as it is).
@@ -146,10 +158,10 @@ class Stock:
             return 0.0
         return self.sweep_seconds * min(urgent / max(self.until_swept, 1), 1.0)
 
-    def skip_below(
+    def looked_at(
         self, filled: Filled, listed: int, urgent: int, level: float, guard: float
-    ) -> float:
-        """Listed pages need not be looked at for the next slots if they are worth less.
+    ) -> LookedAt:
+        """Which listed pages are looked at for the next slots.
 
         Args:
             filled: the last slots.
@@ -159,11 +171,12 @@ class Stock:
             guard: of pages that are placed now.
         """
         if filled.least >= LEAST_NEW and urgent >= filled.slots:
-            return LEAST_NEW
+            return LookedAt(LEAST_NEW, 0.0)
         if listed > _OFTEN * filled.slots and level > guard:
-            return guard + _SKIPPED * (level - guard)
+            part = min(_ENOUGH * filled.slots / listed, _LOOKED_AT)
+            return LookedAt(level - part * (level - guard), part * (level - guard))
         # Otherwise most are picked so soon that looking at all costs less than finding bounds.
-        return 0.0
+        return LookedAt(0.0, 0.0)
 
 
 def reached_by(priorities: NDArray[np.float64], drawn: int, listed: int, kept: int) -> float:

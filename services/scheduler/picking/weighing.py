@@ -16,10 +16,10 @@ from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
 from shared.store.prefetch import AHEAD, prefetch
 
-_AWAKE: Final = 0.2
-"""Of the way from the guard to where pages are looked at: those that have come so near to it are
-looked at all the same, as where that is changes. The others are looked at again when they have come
-half as near."""
+_AWAKE: Final = 0.6
+"""Of the way from what is picked to where pages are looked at no more: those that are so little
+below are looked at all the same, as where that is changes. The others are looked at again when they
+are half as far below."""
 
 _LONGEST: Final = 10.0
 """Wall seconds for which a page is not looked at, at most."""
@@ -36,9 +36,8 @@ _DOZE: Final = 0.8
 """Wall seconds for which pages that will not be looked at so soon doze: they come first in the
 list, and nobody asks whether they are to be."""
 
-_DOZING: Final = 0.05
-"""Of the way from the guard to where pages are looked at: those that will be worth so much less
-doze, as where that is changes."""
+_DOZING: Final = 0.3
+"""Of the same: those that will be so much below doze, as where that is changes."""
 
 
 @compiled
@@ -62,7 +61,7 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
     pages, attempts, hosts, terms = board.pages, board.attempts, board.hosts, board.terms
     listed, state = board.listed, board.state[0]
     expire, by_bounds = skip_below < LEAST_NEW, by_bounds and 0.0 < skip_below < LEAST_NEW
-    span = max(skip_below - state.guard, 0.0)
+    span = min(state.looked_span, max(skip_below - state.guard, 0.0))
     asleep_below, until_worth = skip_below - _AWAKE * span, skip_below - _AWAKE / 2 * span
     dozes_below = skip_below - _DOZING * span
     asked_from, asked_to = _let_wake(state, now, skip_below, dozes_below)

@@ -9,7 +9,7 @@ from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import Driver
 from services.scheduler.picking.filled import Filled
 from services.scheduler.picking.stock import Stock, reached_by
-from services.scheduler.picking.sweep import SWEEP_SECONDS, Sweep
+from services.scheduler.picking.sweep import Sweep
 from services.scheduler.state.rows import NEVER, Rows
 
 PAGES = 200_000
@@ -159,10 +159,12 @@ def filled(*, by_upper_tiers, by_value=0, slots=40):
 
 
 def test_the_guard_is_lowered_before_the_upper_tiers_have_no_more_pages():
-    stock = Stock.of(40, RATE)
-    until_lowered, is_lean = round(SWEEP_SECONDS * RATE), partial(stock.is_lean, is_falling=True)
-    assert stock.spared_seconds(filled(by_upper_tiers=40), until_lowered // 3) == SWEEP_SECONDS / 3
-    assert stock.spared_seconds(filled(by_upper_tiers=40), 10**6) == SWEEP_SECONDS
+    stock = Stock.of(40, RATE, 60 * PAGES)
+    until_lowered, is_lean = stock.until_swept, partial(stock.is_lean, is_falling=True)
+    assert until_lowered == round(stock.sweep_seconds * RATE)
+    spared = stock.spared_seconds(filled(by_upper_tiers=40), until_lowered // 3)
+    assert spared == stock.sweep_seconds / 3
+    assert stock.spared_seconds(filled(by_upper_tiers=40), 10**6) == stock.sweep_seconds == 30.0
     # Nothing is spared where slots go to others, or to nobody.
     assert stock.spared_seconds(filled(by_upper_tiers=39, by_value=1), 10**6) == 0.0
     assert stock.spared_seconds(filled(by_upper_tiers=39), 10**6) == 0.0
@@ -188,9 +190,20 @@ def test_few_pages_are_placed_anew_at_once_however_long_nobody_asked():
 
 @pytest.mark.parametrize("rate", [0.5, 50.0, 5_000.0])
 def test_where_ever_less_is_picked_the_guard_is_lowered_far_enough_for_the_next_time(rate):
-    stock = Stock.of(round(rate * TICK), rate)
+    stock = Stock.of(round(rate * TICK), rate, PAGES)
     assert stock.swept(is_falling=True) >= stock.until_swept
-    assert stock.kept(0, is_held=False, is_falling=True) >= stock.until_swept
+    assert stock.kept(0, is_held=False, is_falling=True) >= 1.4 * stock.until_swept
+
+
+@pytest.mark.parametrize("seconds", [10.0, 50.0, 100.0, 300.0, 1e5])
+def test_however_soon_all_pages_are_crawled_few_of_them_wait_on_the_list(seconds):
+    """... and the guard is lowered the faster, by no more than a twentieth of the pages a tick."""
+    rate = PAGES / seconds
+    stock = Stock.of(round(rate * TICK), rate, PAGES)
+    assert stock.ahead <= max(PAGES / 16, 4.5 * rate)
+    assert stock.many - 8 * stock.wanted <= stock.ahead
+    assert 3.0 <= stock.sweep_seconds <= 30.0
+    assert stock.until_swept == pytest.approx(stock.sweep_seconds * rate, abs=1.0)
 
 
 @pytest.mark.parametrize("left", [0.0, 0.5, 0.9])
