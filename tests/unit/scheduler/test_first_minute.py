@@ -1,6 +1,7 @@
 """A shard that was just loaded lists many pages until it is seen what they are worth, and then few;
 those that need not be listed go back to the calendar at a cost that does not grow with the list."""
 
+import numpy as np
 import pytest
 from test_lowering_the_guard import listed_values
 
@@ -16,9 +17,9 @@ TICK = 0.15
 pytestmark = pytest.mark.slow(1)
 
 
-def just_imported():
+def just_imported(rate=RATE):
     """All pages were crawled just now, but for a few that never were; of one of 16 shards."""
-    population = Population(PAGES, RATE, 0.0, PAGES // 50, seed=3)
+    population = Population(PAGES, rate, 0.0, PAGES // 50, seed=3)
     shard, _ = make_filled_shard(population, request_timeout=3.0)
     pages = shard.pages[:PAGES]
     pages["last_crawled_at"], pages["signals"] = ORIGIN, 0
@@ -71,3 +72,27 @@ def test_how_far_the_guard_is_raised_goes_by_what_pages_are_worth_now():
     kept = selector._stock.kept(selector._stock.wanted, is_held=True, is_falling=True)
     assert values.size > 2 * kept
     assert kept / 2 < (values > selector.guard).sum() < 1.5 * kept
+
+
+def test_the_guard_is_never_raised_above_what_is_picked():
+    driver = just_imported()
+    ticks(driver, 8)
+    board = driver.shard.selector._board
+    picked = 1.5 * float(board.state[0]["guard"])
+    raising.Raising(np.random.default_rng(1), 1.0).by_sample(
+        board, driver.now, 1, picked, 100, is_certain=True
+    )
+    assert 0.99 * picked < board.state[0]["guard"] < picked
+
+
+def test_a_guard_that_had_to_be_lowered_stays_low_for_a_minute():
+    driver = just_imported()
+    selector = driver.shard.selector
+    ticks(driver, 80)
+    assert selector._state["listed"] < 4 * selector._stock.wanted
+    selector._begin_sweep(driver.now, selector._stock.many)
+    ticks(driver, 50)
+    assert not selector._level.falls(driver.now)
+    assert selector._state["listed"] > 4 * selector._stock.wanted
+    ticks(driver, 30)
+    assert selector._state["listed"] < 4 * selector._stock.wanted

@@ -71,6 +71,13 @@ def test_who_picks_ever_less_from_the_start_is_known_to_for_as_long_as_it_lasts(
 
 
 @pytest.mark.parametrize("speed", [1.0, 20_000.0])
+def test_what_is_picked_now_and_then_for_more_hides_nothing(speed):
+    falling = 100.0 * np.exp(-0.02 * np.arange(0, 50, TICK))
+    falling[1::2] = 500.0
+    assert after(Level(), falling, speed=speed).all()
+
+
+@pytest.mark.parametrize("speed", [1.0, 20_000.0])
 def test_ever_less_is_picked_after_a_standstill_and_then_no_more(speed):
     level = Level()
     after(level, steady(200, value=100.0), speed=speed)
