@@ -155,7 +155,7 @@ def _guard_among(board: Board, rank: int, highest: float, now: float) -> float:
     """A guard that about so many pages reach, of each host no more than it can take soon; 0: there
     are not so many whose priority is no higher than that."""
     used, reach = int(board.state[0]["used"]), float(board.state[0]["reach"])
-    most = max(_REMEMBERED, 16 * rank)
+    most = max(_REMEMBERED, 4 * rank)
     while True:
         rows, priorities = _best_of_all(board, used, most, highest, now)
         numbers = board.pages["host"][rows]
