@@ -47,6 +47,9 @@ _CROWDED: Final = 2
 """Where so many times more are listed than should be, it pays to find the s* of pages that come
 from the calendar anew: theirs is of a guard of before. A sample tells how far to raise it."""
 
+_LONG: Final = 65_536
+"""To look through a longer list takes too much of a tick."""
+
 _OFTEN: Final = 16
 """Times that pages would be looked at before they are picked, from which on it pays to find out
 until when each need not be."""
@@ -196,8 +199,8 @@ def reached_by(priorities: NDArray[np.float64], drawn: int, listed: int, kept: i
 
 
 def is_crowded(listed: int, most: int) -> bool:
-    """Whether far too many are listed."""
-    return listed > _CROWDED * most
+    """Whether far too many are listed, or too many to look through."""
+    return listed > min(_CROWDED * most, max(most, _LONG))
 
 
 def patience(slots: int, needed: int) -> float:

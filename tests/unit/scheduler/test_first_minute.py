@@ -8,6 +8,7 @@ from test_lowering_the_guard import listed_values
 from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import Driver
 from services.scheduler.picking import raising
+from services.scheduler.picking.stock import is_crowded
 from services.scheduler.state.rows import NEVER
 
 PAGES = 40_000
@@ -96,3 +97,11 @@ def test_a_guard_that_had_to_be_lowered_stays_low_for_a_minute():
     assert selector._state["listed"] > 4 * selector._stock.wanted
     ticks(driver, 30)
     assert selector._state["listed"] < 4 * selector._stock.wanted
+
+
+@pytest.mark.parametrize("most", [1_000, 10_000, 100_000, 1_000_000])
+def test_a_long_list_is_not_looked_through(most):
+    assert is_crowded(2 * most + 1, most)
+    assert not is_crowded(min(most + most // 2, 60_000), most)
+    assert is_crowded(most + 100_000, most)
+    assert not is_crowded(most, most)
