@@ -221,7 +221,7 @@ def _crowd(shard: Shard) -> None:
     shard.groups.follow(NO_LIMITS, 1.0, 250.0)
     new = identify(f"http://{host}/new")
     shard.upsert(new, PageUpdate("upsert", new.url), 200.0)
-    for now in range(300, 600, 15):  # far more, and then some
+    for now in range(300, 600, 15):  # far more are listed than needed, then a few
         shard.selector.select(np.full(1, float(now)), 1.0, 0.0)
     # Of many pages, which are not looked at all at once, too few may be crawled.
     shard.selector.share_work(_SEVERAL)

@@ -34,11 +34,7 @@ from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
 from services.scheduler.picking.raising import Raising
 from services.scheduler.picking.reported import weigh_some
-from services.scheduler.picking.scanning import (
-    first_guard,
-    lower_guard,
-    place_all,
-)
+from services.scheduler.picking.scanning import first_guard, lower_guard, place_all
 from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import (
     SPARE,

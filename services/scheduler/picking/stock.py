@@ -20,6 +20,7 @@ to the next one."""
 _MOST_USUAL: Final = 10_000.0
 
 _LEAST_RATE: Final = 1e-9
+"""Crawls a second, where nobody knows of any."""
 
 _MANY_SECONDS: Final = 20.0
 """Wall seconds of crawling for which the guard is lowered when it has to be, at most."""
@@ -176,8 +177,8 @@ class Stock:
         if filled.least >= LEAST_NEW and urgent >= filled.slots:
             return LookedAt(LEAST_NEW, 0.0)
         if listed > _OFTEN * filled.slots and level > guard:
-            part = min(_ENOUGH * filled.slots / listed, _LOOKED_AT)
-            return LookedAt(level - part * (level - guard), part * (level - guard))
+            span = min(_ENOUGH * filled.slots / listed, _LOOKED_AT) * (level - guard)
+            return LookedAt(level - span, span)
         # Otherwise most are picked so soon that looking at all costs less than finding bounds.
         return LookedAt(0.0, 0.0)
 

@@ -3,31 +3,24 @@ those that need not be listed go back to the calendar at a cost that does not gr
 
 import numpy as np
 import pytest
+from test_guard_under_upper_tiers import RATE, shard_of_equals
 from test_lowering_the_guard import listed_values
 
-from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
-from services.bench.scheduler_driver import Driver
 from services.scheduler.picking import raising
 from services.scheduler.picking.stock import is_crowded
-from services.scheduler.state.rows import NEVER
 
 PAGES = 40_000
-RATE = 400.0
 TICK = 0.15
 
 pytestmark = pytest.mark.slow(1)
 
 
-def just_imported(rate=RATE):
+def just_imported():
     """All pages were crawled just now, but for a few that never were; of one of 16 shards."""
-    population = Population(PAGES, rate, 0.0, PAGES // 50, seed=3)
-    shard, _ = make_filled_shard(population, request_timeout=3.0)
-    pages = shard.pages[:PAGES]
-    pages["last_crawled_at"], pages["signals"] = ORIGIN, 0
-    pages["last_crawled_at"][: PAGES // 20] = NEVER
-    shard.selector.share_work(16)
-    shard.prepare(ORIGIN)
-    return Driver(shard, population, 3)
+    driver, _ = shard_of_equals(never_crawled=0.05, count=PAGES)
+    driver.shard.selector.share_work(16)
+    driver.shard.prepare(driver.now)
+    return driver
 
 
 def ticks(driver, seconds, rate=RATE):

@@ -17,20 +17,20 @@ RATE = 400.0
 TICK = 0.1
 
 
-def shard_in_its_life(*, never_crawled, late_seconds=0.0):
+def shard_in_its_life(*, never_crawled, late_seconds=0.0, count=PAGES):
     """Pages are at random moments between two crawls, but for a part that is new; or all are as
     late as after so long a standstill."""
-    population = Population(PAGES, RATE, 0.0, PAGES // 50, seed=3)
+    population = Population(count, RATE, 0.0, count // 50, seed=3)
     shard, multiplier = make_filled_shard(population, request_timeout=3.0)
-    shard.pages["last_crawled_at"][:PAGES] -= late_seconds
-    shard.pages["last_crawled_at"][: round(never_crawled * PAGES)] = NEVER
+    shard.pages["last_crawled_at"][:count] -= late_seconds
+    shard.pages["last_crawled_at"][: round(never_crawled * count)] = NEVER
     return Driver(shard, population, 3), multiplier
 
 
-def shard_of_equals(*, never_crawled):
+def shard_of_equals(*, never_crawled, count=PAGES):
     """All pages were crawled just now, a part never: what an import looks like."""
-    driver, multiplier = shard_in_its_life(never_crawled=never_crawled)
-    pages = driver.shard.pages[:PAGES]
+    driver, multiplier = shard_in_its_life(never_crawled=never_crawled, count=count)
+    pages = driver.shard.pages[:count]
     pages["last_crawled_at"][pages["last_crawled_at"] != NEVER] = ORIGIN
     pages["signals"] = 0
     return driver, multiplier
