@@ -122,12 +122,40 @@ def unanswered(ledger: Ledger) -> Finding:
     )
 
 
+class _KnownAnswers:
+    """When those who ask on a partition know the answers of a kind: from the first that stands on
+    it. While shards grow an answer may be passed on to another one, and come back: meanwhile
+    nobody knows it there."""
+
+    def __init__(self, ledger: Ledger, counts: Callable[[str | None], bool]) -> None:
+        """
+        Args:
+            ledger: of the run.
+            counts: whether an answer of this result is of the kind.
+        """
+        self._by_partition = _answers_by_partition(ledger, counts)
+        self._copies: dict[str | None, list[Answered]] = defaultdict(list)
+        for one in sorted(ledger.outcomes, key=lambda answered: answered.written_at):
+            self._copies[one.outcome.request_id].append(one)
+
+    def known_at(self, first: Asked, second: Asked) -> float:
+        """When first's answer was known to whoever asked second; inf: it was not."""
+        request_id = first.request.request_id
+        there = self._by_partition.get(second.partition, {}).get(request_id, math.inf)
+        came_last = -math.inf
+        for copy in reversed(self._copies[request_id]):
+            if copy.written_at >= second.request.requested_at:
+                continue
+            if copy.partition != second.partition:
+                return max(there, came_last) if came_last > -math.inf else math.inf
+            came_last = copy.written_at
+        return there
+
+
 def _answers_by_partition(
     ledger: Ledger, counts: Callable[[str | None], bool]
 ) -> dict[int, dict[str, float]]:
-    """Partition → request → when its first answer was written there, of the results that count:
-    whoever asks on a partition knows what stands on it, and in a growth an answer may stand on
-    another one first."""
+    """Partition → request → when its first answer was written there, of the results that count."""
     first = ledger.layout.counts[0]
     asked: dict[int, list[Asked]] = defaultdict(list)
     for one in ledger.requests:
@@ -146,18 +174,8 @@ def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
     """No page is crawled as new, or as too old, that was crawled just before.
 
     A failure is no crawl, whichever request it answers: one that was late may answer a later one.
-    While shards grow an answer may be passed on, and come back: meanwhile nobody knows it there.
     """
-    copies: dict[str | None, list[Answered]] = defaultdict(list)
-    for one in sorted(ledger.outcomes, key=lambda answered: answered.written_at):
-        copies[one.outcome.request_id].append(one)
-
-    def is_elsewhere(first: Asked, second: Asked) -> bool:
-        at = second.request.requested_at
-        written = [c for c in copies[first.request.request_id] if c.written_at < at]
-        return bool(written) and written[-1].partition != second.partition
-
-    answered = _answers_by_partition(ledger, lambda result: result not in NO_CRAWLS)
+    answers = _KnownAnswers(ledger, lambda result: result not in NO_CRAWLS)
     by_page = _by_page(ledger)
     missed = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result in NO_CRAWLS}
 
@@ -165,10 +183,9 @@ def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
         for of_page in by_page.values():
             for first, second in itertools.pairwise(of_page):
                 request = second.request
-                known = answered.get(second.partition, {}).get(first.request.request_id, math.inf)
                 # By the slot: the page was chosen before the request waited for the broker.
-                unknown = known + NEWS_SECONDS > request.requested_at
-                if first.request.request_id in missed or unknown or is_elsewhere(first, second):
+                unknown = answers.known_at(first, second) + NEWS_SECONDS > request.requested_at
+                if first.request.request_id in missed or unknown:
                     continue
                 age = request.requested_at - first.request.requested_at
                 if request.reason == "new" or (
@@ -200,14 +217,13 @@ def asked_while_away(ledger: Ledger, updates: Sequence[PageUpdate]) -> Finding:
         named[url].append(at)
     away = [one for one in ledger.outcomes if one.outcome.result in AWAY]
     found_at = {one.outcome.request_id: one.outcome.crawled_at for one in away}
-    answered = _answers_by_partition(ledger, lambda result: result in AWAY)
+    answers = _KnownAnswers(ledger, lambda result: result in AWAY)
 
     def offenders() -> Iterator[str]:
         for of_page in _by_page(ledger).values():
             for first, second in itertools.pairwise(of_page):
                 found, asked = found_at.get(first.request.request_id), second.request.requested_at
-                known = answered.get(second.partition, {}).get(first.request.request_id, math.inf)
-                if found is None or known + NEWS_SECONDS > asked:
+                if found is None or answers.known_at(first, second) + NEWS_SECONDS > asked:
                     continue
                 if not any(found < at < asked + NEWS_SECONDS for at in named[second.request.url]):
                     yield f"{second.request.url}: found to be away {asked - found:.2f} s before"

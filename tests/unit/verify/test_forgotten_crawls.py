@@ -1,12 +1,9 @@
 """A page is not crawled twice in a row: what the check of that finds, and what it lets be."""
 
-from dataclasses import replace
-
 import pytest
 from made_ledgers import TIMEOUT, answered, asked, ledger
 
 from services.verify.checks import requests
-from shared.contracts.layout import Layout
 
 
 @pytest.mark.parametrize(
@@ -17,21 +14,6 @@ def test_a_crawl_that_was_forgotten_is_found(reason, later, found):
     first = asked(10.0)
     second = asked(10.0 + later, reason=reason)
     run = ledger(requests=[first, second], outcomes=[answered(first, 10.1)])
-
-    assert requests.forgotten_crawls(run, 60.0).count == found
-
-
-@pytest.mark.parametrize(("passed_on", "came_back", "found"), [(11.0, 50.0, 0), (11.0, 12.0, 1)])
-def test_a_crawl_whose_answer_is_passed_on_is_known_when_it_comes_back(passed_on, came_back, found):
-    """In a growth, before its page's shard was split from another one."""
-    first, second = asked(10.0, partition=0), asked(40.0, reason="new", partition=3)
-    answer, first_shards = answered(first, 10.1), Layout.of(3)
-    copies = [
-        replace(answer, partition=3),
-        replace(answer, partition=0, written_at=passed_on),
-        replace(answer, partition=3, written_at=came_back),
-    ]
-    run = ledger(layout=first_shards, requests=[first, second], outcomes=copies)
 
     assert requests.forgotten_crawls(run, 60.0).count == found
 
