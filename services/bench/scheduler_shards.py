@@ -65,7 +65,7 @@ class _Process:
         self.drivers, self.multiplier = drivers, multiplier
         for number, driver in enumerate(drivers):
             driver.shard.number = number
-            driver.shard.selector.share_work(len(drivers))
+            driver.shard.selector.share_work(len(drivers), number)
         self.shards = {driver.shard.number: driver.shard for driver in drivers}
         self.ticks: list[float] = []
         """Processor seconds of each; what was drawn for it is not counted."""

@@ -15,6 +15,7 @@ from services.scheduler.picking.board import PENNED
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.class_turns import SPARE_CANDIDATES
 from services.scheduler.picking.scanning import keep_best
+from services.scheduler.picking.work_share import next_turn
 from services.scheduler.state.attempts import load_attempts
 from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.erasing import erase_host
@@ -225,6 +226,7 @@ def _crowd(shard: Shard) -> None:
         shard.selector.select(np.full(1, float(now)), 1.0, 0.0)
     # Of many pages, which are not looked at all at once, too few may be crawled.
     shard.selector.share_work(_SEVERAL)
+    next_turn(600.0, 0.5, 0.5)
     shard.selector.select(np.full(8, 600.0), 1.0, 0.0)
 
 

@@ -117,8 +117,8 @@ class SlotFiller:
             self._window.recount()
             known = self._ready
             self._ready = {shard: known.get(shard, shard.notes.answers) for shard in ready}
-            for shard in ready:
-                shard.selector.share_work(len(ready))
+            for place, shard in enumerate(ready):
+                shard.selector.share_work(len(ready), place)
 
     def _within_reach(
         self, times: NDArray[np.float64], owners: NDArray[np.int32], plan: SlotPlan

@@ -48,10 +48,10 @@ STATE: Final = np.dtype(
         ("host_sweeps", np.int64),  # how many there were
         ("unsure_below", np.float64),  # pages that were not looked at may be worth this: of hosts
         # whose pens lack their best, and of a tick in which very many came up
-        ("asked_from", np.int64),  # hosts of listed pages are asked for their limits from here on
-        ("looks", np.int64),  # ... and how often they were not, as pages doze
+        ("asked_from", np.int64),  # hosts of listed pages from here on were asked for their limits
         ("dozing", np.int64),  # entries at the beginning of the list that nobody looks at ...
         ("wakes_at", np.float64),  # ... until then, clock seconds ...
+        ("phase", np.float64),  # ... which is so much of the time between, later than in others
         ("dozes_below", np.float64),  # ... as they are worth less than this
         ("looked_span", np.float64),  # how far above those that are not looked at is what is picked
         ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised

@@ -120,6 +120,13 @@ class Calendar:
         return float(self._state["certain_from"])
 
     @property
+    def _listed_from(self) -> float:
+        """What listed pages are worth at least, as if those that are not placed by the present
+        guard yet were worth the less the more of them there are."""
+        guard, before = float(self._state["guard"]), float(self._state["certain_from"])
+        return before + self._sweep.part(self._space.used) * (guard - before)
+
+    @property
     def candidates(self) -> int:
         """How many pages are looked at when slots are filled: listed and urgent ones."""
         return int(self._state["listed"] + self._state["urgent"])
@@ -141,11 +148,16 @@ class Calendar:
         # Very many may be new: to carry each to its heap would keep the first slots waiting.
         weigh_listed(self._board, now, 0.0, False)
         keep_own_entries(self._board, now)
+        listed = self._board.listed["priority"][: self._state["listed"]]
+        self._skip_below, self._state["looked_span"] = self._stock.looked_at_first(listed)
+        if self._skip_below > 0.0:
+            weigh_listed(self._board, now, self._skip_below, True)
 
-    def share_work(self, shards: int) -> None:
-        """So many shards share a thread: each does only its part of what may wait at a tick."""
-        self._work = WorkShare.of(shards)
-        self._state["few_pages"] = self._work.few_pages
+    def share_work(self, shards: int, place: int = 0) -> None:
+        """So many shards share a thread: each does only its part of what may wait at a tick, and
+        not at the same ticks as those of other places."""
+        self._work = WorkShare.of(shards, place)
+        self._state["few_pages"], self._state["phase"] = self._work.few_pages, self._work.phase
 
     def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:
         """Something happened to these pages; `reweigh`: what may change their tiers, too."""
@@ -327,9 +339,9 @@ class Calendar:
         self._more = max(self._more // 2, 1)
         stock, unsure = self._stock, self._sweep.goes_on
         needed, highest = stock.needed(filled)
-        urgent, guard = int(self._state["urgent"]), float(self._state["guard"])
+        urgent = int(self._state["urgent"])
         is_seen = self._level.note(highest, now, self._rules.speed)
-        looked_at = stock.looked_at(filled, listed, urgent, self._level.least, guard)
+        looked_at = stock.looked_at(filled, listed, urgent, self._level.least, self._listed_from)
         skip_below, self._state["looked_span"] = looked_at
         # Where tiers take turns, other slots may be for what is listed.
         is_blinding = self._board.terms.in_turns and skip_below > HIGHEST_VALUE

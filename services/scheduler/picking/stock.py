@@ -62,6 +62,9 @@ are looked at. Had others to be, all would be, which costs more than to look at 
 _ENOUGH: Final = 32
 """Times the slots that are filled at once: so many listed pages are looked at, about."""
 
+_LOOKED_AT_FIRST: Final = 4
+"""Times as many as are to be listed at least, before any is picked."""
+
 _PATIENCE_TICKS: Final = 3.0
 """Pages stay listed that would be picked, or back from the calendar, in about so many ticks."""
 
@@ -161,6 +164,14 @@ class Stock:
         if filled.by_value or filled.crawls < filled.slots:
             return 0.0
         return self.sweep_seconds * min(urgent / max(self.until_swept, 1), 1.0)
+
+    def looked_at_first(self, priorities: NDArray[np.float64]) -> LookedAt:
+        """Which listed pages are looked at for the first slots, by what all of them are worth."""
+        if priorities.size <= 2 * _LOOKED_AT_FIRST * self.wanted:
+            return LookedAt(0.0, 0.0)
+        best = np.sort(priorities)[::-1]
+        level, skip_below = float(best[self.wanted]), float(best[_LOOKED_AT_FIRST * self.wanted])
+        return LookedAt(skip_below, level - skip_below)
 
     def looked_at(
         self, filled: Filled, listed: int, urgent: int, level: float, guard: float

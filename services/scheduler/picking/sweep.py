@@ -21,6 +21,10 @@ class Sweep:
         """Whether rows are left."""
         return self._next_row >= 0
 
+    def part(self, used: int) -> float:
+        """Part of the rows that are done."""
+        return self._next_row / used if self.goes_on else 1.0
+
     def begin(self, now: float, seconds: float) -> None:
         """Begin with the first row, to be done in so many seconds of the clock."""
         self._next_row, self._at, self._seconds = 0, now, seconds

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board import Board, add_urgent, is_own, list_page, time_due
 from services.scheduler.picking.board_rows import LEFT, wide
+from services.scheduler.picking.dozing import let_doze, let_wake, wake_limited
 from services.scheduler.picking.heap import push
 from services.scheduler.picking.pens import add_to_pen, shrink_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW, Terms, priority_of
@@ -21,23 +22,19 @@ _AWAKE: Final = 0.6
 below are looked at all the same, as where that is changes. The others are looked at again when they
 are half as far below."""
 
-_LONGEST: Final = 10.0
-"""Wall seconds for which a page is not looked at, at most."""
+_LONGEST: Final = 15.0
+"""Wall seconds for which a page is not looked at, at most ..."""
 
-_BOUNDED: Final = 0.5
-"""Wall seconds for which the bound of a page that may be picked counts: its value hardly grows
-within them, so few bounds have to be looked behind before a slot is filled."""
+_BOUNDED: Final = 0.67
+"""... and for which the bound of one that may be picked counts: its value hardly grows within them,
+so few bounds have to be looked behind before a slot is filled."""
 
-_TURNS: Final = 16
-"""Looks in which the hosts of all pages that are not looked at are asked whether they are at their
-limits: they lie far apart in memory, and all of them at once would cost as much as all else."""
-
-_DOZE: Final = 0.8
-"""Wall seconds for which pages that will not be looked at so soon doze: they come first in the
-list, and nobody asks whether they are to be."""
+_SPREAD: Final = 64
+"""Half of that for some, by their rows: very many that are looked at at once, as after a load, are
+not to be looked at again at once."""
 
 _DOZING: Final = 0.3
-"""Of the same: those that will be so much below doze, as where that is changes."""
+"""Of the same: those that will be so much below may doze, as where that is changes."""
 
 
 @compiled
@@ -46,10 +43,8 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
     there.
 
     Pages whose bound is less than `skip_below` are not looked at, unless their host is found at its
-    limit (`_TURNS`): what is listed is what may be picked. At 0 no bounds are found. From
+    limit (`wake_limited`): what is listed is what may be picked. At 0 no bounds are found. From
     `LEAST_NEW` on, only those are that were never looked at before: no other can be new.
-
-    Nobody asks of pages that doze (`_DOZE`), until that time has passed, or more are looked at.
 
     Args:
         board: the pages.
@@ -64,29 +59,24 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
     span = min(state.looked_span, max(skip_below - state.guard, 0.0))
     asleep_below, until_worth = skip_below - _AWAKE * span, skip_below - _AWAKE / 2 * span
     dozes_below = skip_below - _DOZING * span
-    asked_from, asked_to = _let_wake(state, now, skip_below, dozes_below)
+    let_wake(state, now, skip_below, dozes_below)
+    asked_from, asked_to = wake_limited(board) if expire else (0, 0)
     kept, place = state.dozing, state.dozing - 1
     while place + 1 < state.listed:
         place += 1
-        if place + 2 * AHEAD < state.listed and _is_looked_at(
-            listed[place + 2 * AHEAD], now, skip_below, by_bounds
-        ):
-            prefetch(pages, listed[place + 2 * AHEAD].row)
-        if place + AHEAD < state.listed and _is_looked_at(
-            listed[place + AHEAD], now, skip_below, by_bounds
-        ):
-            prefetch(hosts, pages[listed[place + AHEAD].row].host)
+        if place + 2 * AHEAD < state.listed:
+            _fetch(board, place + AHEAD, now, skip_below, by_bounds, asked_to)
         row = listed[place].row
         if row == LEFT:
             continue
         is_known = by_bounds or listed[place].bound < skip_below
         is_known = is_known and not (expire and listed[place].until < now)
-        is_asked = expire and asked_from <= place < asked_to
+        is_asked = asked_from <= place < asked_to
         if is_known and not (is_asked and hosts[listed[place].host].is_limited):
             if kept < place:
                 listed[kept] = listed[place]
             listed[kept].is_exact = 0
-            _let_doze(listed, state, kept, expire)
+            let_doze(listed, state, kept, expire)
             kept += 1
             continue
         page = pages[row]
@@ -100,72 +90,41 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
         entry = listed[kept]
         if kept < place:
             listed[kept] = listed[place]
-        entry.priority = priority
-        entry.is_exact = 1
+        entry.priority, entry.is_exact = priority, 1
         entry.bound, entry.until = np.inf, -np.inf
+        wall = state.reach * (0.5 + 0.5 * (row % _SPREAD) / _SPREAD)
+        seconds = _BOUNDED * wall if by_bounds else 0.0
         if 0.0 < priority < asleep_below:
-            entry.until = now + _time_below(page, priority, until_worth, now, state.reach)
-        elif by_bounds:
-            entry.until = now + _BOUNDED * state.reach
-        if entry.until > now:
+            seconds = min(_time_below(page, priority, until_worth, now), _LONGEST * wall)
+        if seconds > 0.0:
+            entry.until = now + seconds
             entry.bound = priority_of(page, attempts, entry.until, terms)
-            _let_doze(listed, state, kept, expire)
+            let_doze(listed, state, kept, expire)
         kept += 1
     state.listed = kept
 
 
 @compiled
-def _let_wake(state: Any, now: float, skip_below: float, dozes_below: float) -> tuple[int, int]:
-    """Let no page doze any more where these are to be looked at.
-
-    Args:
-        state: of the board.
-        now: see `weigh_listed`.
-        skip_below: see there.
-        dozes_below: those may doze from now on that are worth less; 0: none.
-
-    Returns:
-        places in the list, from one to before another, whose hosts are asked for their limits: none
-        while pages doze, and then those of all the looks of that time.
-    """
-    if dozes_below > 0.0 and now < state.wakes_at and skip_below >= state.dozes_below:
-        if state.dozing > 0:
-            state.looks += 1
-            return 0, 0
-    else:
-        state.dozing, state.dozes_below = 0, dozes_below
-        state.wakes_at = now + _DOZE * state.reach
-    first = state.asked_from if state.asked_from < state.listed else 0
-    state.asked_from = first + state.listed * min(state.looks + 1, _TURNS) // _TURNS + 1
-    state.looks = 0
-    return first, state.asked_from
+def _fetch(
+    board: Board, place: int, now: float, skip_below: float, by_bounds: bool, asked_to: int
+) -> None:
+    """Ask for the memory of listed pages that are to be weighed: for the host of the one at a
+    place, and for a page further on. `asked_to`: up to there hosts are asked in any case."""
+    nearer, further = board.listed[place], board.listed[place + AHEAD]
+    if _is_looked_at(further, now, skip_below, by_bounds):
+        prefetch(board.pages, further.row)
+    if _is_looked_at(nearer, now, skip_below, by_bounds):
+        prefetch(board.hosts, board.pages[nearer.row].host)
+    elif place < asked_to:
+        prefetch(board.hosts, nearer.host)
 
 
 @compiled
-def _let_doze(listed: Rows, state: Any, place: int, expire: bool) -> None:
-    """Put the entry at a place at the end of those that doze, if nothing is to be asked of it until
-    they wake; `expire`: bounds do, as others than new pages are looked at."""
-    entry = listed[place]
-    if not entry.bound < state.dozes_below or (expire and entry.until < state.wakes_at):
-        return
-    if state.dozing < place:
-        other = listed[state.dozing]
-        entry.row, other.row = other.row, entry.row
-        entry.host, other.host = other.host, entry.host
-        entry.listing, other.listing = other.listing, entry.listing
-        entry.is_exact, other.is_exact = other.is_exact, entry.is_exact
-        entry.priority, other.priority = other.priority, entry.priority
-        entry.bound, other.bound = other.bound, entry.bound
-        entry.until, other.until = other.until, entry.until
-    state.dozing += 1
-
-
-@compiled
-def _time_below(page: Any, priority: float, level: float, now: float, reach: float) -> float:
+def _time_below(page: Any, priority: float, level: float, now: float) -> float:
     """Seconds for which a page is worth less than a level, about: its value grows with the square
     of the time since its crawl at most, unless something happens to it."""
     passed = now - page.last_crawled_at
-    return float(min(passed * (math.sqrt(level / priority) - 1.0), _LONGEST * reach))
+    return float(passed * (math.sqrt(level / priority) - 1.0))
 
 
 @compiled

@@ -53,8 +53,9 @@ class Selector(Protocol):
         """
         ...
 
-    def share_work(self, shards: int) -> None:
-        """So many shards share a thread: each does only its part of what may wait at a tick."""
+    def share_work(self, shards: int, place: int = 0) -> None:
+        """So many shards share a thread: each does only its part of what may wait at a tick, and
+        not at the same ticks as those of other places."""
         ...
 
     def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:

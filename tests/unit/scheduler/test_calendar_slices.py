@@ -176,9 +176,9 @@ def test_pages_that_come_up_in_one_tick_are_looked_at_some_at_each(monkeypatch):
         most = max(most, int(np.bincount(moved[moved < FINE]).max(initial=0)))
         now = float(slots[-1])
     assert most < pages / 16
-    # It takes some seconds, of which picks tell.
+    # It takes some seconds, of which picks tell; later on, hardly ever.
     assert 0 < sure.count(False) < 80
-    assert all(sure[-40:])
+    assert sure[-60:].count(False) < 3
 
 
 @pytest.mark.parametrize(("later", "begin"), [(0.3, 0.0), (2000.0, 2100.0)])

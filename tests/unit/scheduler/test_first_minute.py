@@ -32,7 +32,7 @@ def test_few_stay_listed_once_it_is_seen_that_picks_are_worth_no_less():
     driver = just_imported()
     selector = driver.shard.selector
     ticks(driver, 15)
-    assert selector._state["listed"] > 30 * RATE
+    assert selector._state["listed"] > 25 * RATE
     ticks(driver, 20)
     assert selector._state["listed"] < 5 * RATE
     ticks(driver, 40)
@@ -61,7 +61,7 @@ def test_how_far_the_guard_is_raised_goes_by_what_pages_are_worth_now():
     driver = just_imported()
     selector = driver.shard.selector
     ticks(driver, 8)
-    ticks(driver, 3, rate=20.0)
+    ticks(driver, 2, rate=20.0)
     values = listed_values(selector, driver.now)
     kept = selector._stock.kept(selector._stock.wanted, is_held=True, is_falling=True)
     assert values.size > 2 * kept

@@ -7,8 +7,9 @@ from reference_groups import shares_of
 from reference_shard import DAY, World, rules
 from test_shard_selection import START, random_world, something_happens
 
+from services.scheduler.picking.dozing import _TURNS
 from services.scheduler.picking.shedding import shed_listed
-from services.scheduler.picking.weighing import _TURNS
+from services.scheduler.picking.weighing import weigh_listed
 
 PAGES = 300
 TICKS = 50
@@ -114,6 +115,25 @@ def test_nobody_asks_of_most_of_the_pages_that_are_far_below_what_is_picked(seed
         if tick % 3 == 0:
             something_happens(rng, world, now + speed * 0.04, picked)
     assert dozed > 0.3
+
+
+def test_those_that_doze_go_where_they_belong_soon_after_their_host_came_to_its_limit():
+    world = random_world(np.random.default_rng(5), 2 * PAGES, hosts=12, host_rate=1e6)
+    now = START
+    for _ in range(20):
+        now += 0.1
+        world.pick([now], 10.0)
+    board = world.shard.selector._board
+    assert board.state[0]["dozing"] > 2 * PAGES / 3
+    number = int(listed_in(world)["host"][0])
+    board.hosts["is_limited"][number] = 1
+    assert board.hosts["penned"][number] == 0
+    for look in range(1, _TURNS + 3):
+        weigh_listed(board, now, float(board.state[0]["dozes_below"]), True)
+        left = (listed_in(world)["host"] == number).sum()
+        assert board.state[0]["dozing"] > PAGES / 3, look
+    assert left == 0
+    assert board.hosts["penned"][number] > 0
 
 
 def test_none_that_was_looked_at_dozes_after_others_went_back_to_the_calendar():

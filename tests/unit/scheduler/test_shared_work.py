@@ -61,7 +61,7 @@ def test_a_shard_without_pages_can_be_looked_at():
 
 @pytest.mark.parametrize("shards", [1, 2, 64, 4096])
 def test_shards_of_a_process_share_what_may_wait(shards):
-    alone, share = WorkShare(), WorkShare.of(shards)
+    alone, share = WorkShare(), WorkShare.of(shards, 0)
     for name in ("few_pages", "slice", "sampled"):
         whole, own = getattr(alone, name), getattr(share, name)
         assert 0 < own <= whole
