@@ -3,6 +3,7 @@
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
@@ -38,6 +39,7 @@ from shared.store.positions import (
     raise_positions,
     read_positions,
 )
+from shared.store.read_ahead import ReadAhead, allow_reading_ahead, read_ahead
 from shared.store.writer_lock import share_writer_lock
 
 _HURRY: Final = "SET LOCAL lock_timeout = '200ms'"
@@ -67,6 +69,7 @@ class Store:
         self._reader: psycopg.Connection | None = None
         self._observation_partitions: set[int] = set()
         self._reading = threading.Lock()
+        self._ahead, self._is_ahead = ReadAhead(), False
 
     def open(self) -> None:
         """Connect, and keep imports out, which this process would not see.
@@ -85,6 +88,8 @@ class Store:
             connection.adapters.register_dumper(list, ListBinaryDumper)
             self._reader = connect_writer(self._database_url, "estimator-reader")
             _require_one_server(connection, self._reader)
+            allow_reading_ahead(self._reader)
+            self._ahead, self._is_ahead = ReadAhead(), False
         except BaseException:
             self.close()
             raise
@@ -213,8 +218,15 @@ class Store:
     ) -> LearnedPages:
         """As `shared.store.learned_pages`; beside what is written of other shards."""
         with self._reading:
-            owner = Owner(epoch, self._holder)
-            return read_pages(self._reading_connection, shard, owner, page_ids, directories)
+            connection, owner = self._reading_connection, Owner(epoch, self._holder)
+            is_ahead = self._ahead.choose()
+            if is_ahead != self._is_ahead:
+                read_ahead(connection, is_ahead=is_ahead)
+                self._is_ahead = is_ahead
+            began_at = time.monotonic()
+            pages = read_pages(connection, shard, owner, page_ids, directories, is_ahead=is_ahead)
+            self._ahead.note(page_ids.size, time.monotonic() - began_at, is_ahead=is_ahead)
+            return pages
 
     def pages_of_host(self, shard: int, epoch: int, host_id: int) -> NDArray[np.int64]:
         """As `shared.store.learned_pages`."""

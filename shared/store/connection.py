@@ -110,6 +110,9 @@ _AS_USUAL: Final = {
 """PostgreSQL's own defaults, whatever a role or a database has. The client reads no other dates and
 writes no other strings; and who waited for a lock has to see what the one before has committed."""
 
+_MOST_PREPARED: Final = 2048
+"""Statements of a session whose plans the server keeps: each shard has some, as it has tables."""
+
 _WRITER_SETTINGS = (
     # A 20,000-row update from arrays flips to a hash join over the whole table at the default
     # costs: 4.9 s instead of 0.2 s. The keys come sorted, and the pages are mostly cached.
@@ -177,6 +180,7 @@ def connect_writer(database_url: str, role: str) -> psycopg.Connection:
     # The server listens for silence until a message is whole, but not between two of a statement:
     # a statement whose text it has already is a single one.
     connection.prepare_threshold = 0
+    connection.prepared_max = _MOST_PREPARED
     return connection
 
 

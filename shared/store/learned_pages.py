@@ -136,6 +136,8 @@ def read_pages(
     owner: Owner,
     page_ids: Integers,
     directories: NDArray[np.uint16] | None = None,
+    *,
+    is_ahead: bool = False,
 ) -> LearnedPages:
     """Those of some pages of a shard that are there.
 
@@ -148,6 +150,7 @@ def read_pages(
         owner: ourselves.
         page_ids: each once; rising, if their directories are given.
         directories: of these pages; None: their URLs are read for them, at half as much again.
+        is_ahead: how the session reads now (`shared.store.read_ahead`).
 
     Raises:
         Superseded: the shard is another owner's.
@@ -155,7 +158,7 @@ def read_pages(
         DamagedStore: a page has no URL.
         BadHistory: another version of Freshet has written one.
     """
-    statement = _by_id(shard, with_urls=directories is None)
+    statement = _by_id(shard, with_urls=directories is None, is_ahead=is_ahead)
     row = _read_alone(connection, statement, {"ids": np.sort(page_ids)}, shard, owner)
     if row[0] is None:
         return LearnedPages.none()
@@ -169,9 +172,10 @@ def read_pages(
 
 
 @cache
-def _by_id(shard: int, *, with_urls: bool) -> str:
+def _by_id(shard: int, *, with_urls: bool, is_ahead: bool) -> str:
     statement = f"{_BY_ID}, ({_URLS_AMONG}) AS url" if with_urls else _BY_ID
-    return statement.format(shard=shard, pages=", ".join(aggregates_of(_TYPES, "history")))
+    of_shard = statement.format(shard=shard, pages=", ".join(aggregates_of(_TYPES, "history")))
+    return f"{of_shard} -- read ahead" if is_ahead else of_shard
 
 
 def pages_of_host(

@@ -121,8 +121,8 @@ class Calendar:
 
     @property
     def _listed_from(self) -> float:
-        """What listed pages are worth at least, as if those that are not placed by the present
-        guard yet were worth the less the more of them there are."""
+        """What listed pages are worth at least; while the guard is lowered, as far below the one
+        before as pages are placed by the new one: so many are listed of those below."""
         guard, before = float(self._state["guard"]), float(self._state["certain_from"])
         return before + self._sweep.part(self._space.used) * (guard - before)
 

@@ -214,3 +214,36 @@ async def test_a_host_is_erased_with_the_pages_that_are_not_in_memory(settings, 
     assert len(stored(settings)["pages"]) == len(stored(settings)["page_urls"]) == len(left)
     assert not any(host in row[0] for row in stored(settings)["page_urls"])
     assert not any(host in row[0] for row in stored(settings)["hosts"])
+
+
+def plan_of(store, *, is_ahead):
+    """The plan of the one statement that has read pages this way."""
+    texts = store._reader.execute("SELECT name, statement FROM pg_prepared_statements").fetchall()
+    reading = [(name, text) for name, text in texts if "AS owner" in text]
+    [name] = [name for name, text in reading if text.endswith("-- read ahead") == is_ahead]
+    ids = ",".join(map(str, IDS))
+    rows = store._reader.execute(f"EXPLAIN EXECUTE \"{name}\" ('{{{ids}}}')").fetchall()
+    store._reader.rollback()
+    return "\n".join(row[0] for row in rows)
+
+
+async def test_pages_are_read_alike_whether_they_are_asked_for_ahead_or_not(
+    settings, begin, monkeypatch
+):
+    """And the server plans it the way it is asked to, whatever it has planned before."""
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    for batch in a_day_of_life(kafka):
+        await handler.handle(batch)
+    store, shard, found = Store(settings), shard_of(identify(URLS[0]).host, SHARDS), []
+    store.open()
+    epoch = store.own(shard)
+    for is_ahead in (False, True, False, True):
+        monkeypatch.setattr(store._ahead, "choose", lambda is_ahead=is_ahead: is_ahead)
+        found.append(store.read_pages(shard, epoch, np.unique(IDS)))
+        is_bitmap = "Bitmap Heap Scan on pages_" in plan_of(store, is_ahead=is_ahead)
+        assert is_bitmap == is_ahead
+    store.close()
+    assert found[0].pages.page_ids.size > 0
+    for pages in found[1:]:
+        assert repr(pages.parts) == repr(found[0].parts)

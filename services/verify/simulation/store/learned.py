@@ -31,6 +31,8 @@ class LearnedStatements:
         owner: Owner,
         page_ids: NDArray[np.int64],
         directories: NDArray[np.uint16] | None = None,  # noqa: ARG002
+        *,
+        is_ahead: bool = False,  # noqa: ARG002
     ) -> LearnedPages:
         """As `shared.store.learned_pages.read_pages`."""
         self._reach(connection, shard, owner)
