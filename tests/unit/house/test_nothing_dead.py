@@ -48,7 +48,7 @@ READ_BY_OTHERS = {
         *("EndElementHandler", "StartElementHandler"),
     },
     "faust": {"spinner"},
-    "psycopg": {"isolation_level", "itersize", "prepare_threshold"},
+    "psycopg": {"isolation_level", "itersize", "prepare_threshold", "prepared_max"},
     "click": {"help"},
     "protobuf, in OpenTelemetry's spans": {
         *("parent_span_id", "start_time_unix_nano", "end_time_unix_nano"),
