@@ -230,20 +230,22 @@ def plan_of(store, *, is_ahead):
 async def test_pages_are_read_alike_whether_they_are_asked_for_ahead_or_not(
     settings, begin, monkeypatch
 ):
-    """And the server plans it the way it is asked to, whatever it has planned before."""
+    """And the server plans it so if it is asked to, and as ever if not (an older one makes a bitmap
+    of few pages by itself), whatever it has planned before."""
     kafka = Broker()
     handler = await begin(kafka, FEW)
     for batch in a_day_of_life(kafka):
         await handler.handle(batch)
     store, shard, found = Store(settings), shard_of(identify(URLS[0]).host, SHARDS), []
+    are_bitmaps = []
     store.open()
     epoch = store.own(shard)
     for is_ahead in (False, True, False, True):
         monkeypatch.setattr(store._ahead, "choose", lambda is_ahead=is_ahead: is_ahead)
         found.append(store.read_pages(shard, epoch, np.unique(IDS)))
-        is_bitmap = "Bitmap Heap Scan on pages_" in plan_of(store, is_ahead=is_ahead)
-        assert is_bitmap == is_ahead
+        are_bitmaps.append("Bitmap Heap Scan on pages_" in plan_of(store, is_ahead=is_ahead))
     store.close()
+    assert are_bitmaps == [are_bitmaps[0], True, are_bitmaps[0], True]
     assert found[0].pages.page_ids.size > 0
     for pages in found[1:]:
         assert repr(pages.parts) == repr(found[0].parts)
