@@ -209,6 +209,7 @@ def _crowd(shard: Shard) -> None:
     host = shard.hosts.names[0]
     shard.prepare(99.0)
     keep_best(np.zeros(2, np.int32), np.ones(2), 1)  # where pages are more than one thread looks at
+    next_turn(99.0, 0.5, 0.5)  # where shards share a thread
     for now in (100.0, 200.0):
         shard.selector.select(np.full(8, now), 1.0, 0.0)
         shard.selector.weigh(now, 10.0, _SEVERAL)
@@ -226,7 +227,6 @@ def _crowd(shard: Shard) -> None:
         shard.selector.select(np.full(1, float(now)), 1.0, 0.0)
     # Of many pages, which are not looked at all at once, too few may be crawled.
     shard.selector.share_work(_SEVERAL)
-    next_turn(600.0, 0.5, 0.5)
     shard.selector.select(np.full(8, 600.0), 1.0, 0.0)
 
 

@@ -169,8 +169,9 @@ class Stock:
         """Which listed pages are looked at for the first slots, by what all of them are worth."""
         if priorities.size <= 2 * _LOOKED_AT_FIRST * self.wanted:
             return LookedAt(0.0, 0.0)
-        best = np.sort(priorities)[::-1]
-        level, skip_below = float(best[self.wanted]), float(best[_LOOKED_AT_FIRST * self.wanted])
+        last = priorities.size - 1
+        places = last - self.wanted, last - _LOOKED_AT_FIRST * self.wanted
+        level, skip_below = np.partition(priorities, places)[list(places)].tolist()
         return LookedAt(skip_below, level - skip_below)
 
     def looked_at(

@@ -22,6 +22,9 @@ _AWAKE: Final = 0.6
 below are looked at all the same, as where that is changes. The others are looked at again when they
 are half as far below."""
 
+_DOZING: Final = 0.3
+"""Of the same: those that will be so much below may doze, as where that is changes."""
+
 _LONGEST: Final = 15.0
 """Wall seconds for which a page is not looked at, at most ..."""
 
@@ -32,9 +35,6 @@ so few bounds have to be looked behind before a slot is filled."""
 _SPREAD: Final = 64
 """Half of that for some, by their rows: very many that are looked at at once, as after a load, are
 not to be looked at again at once."""
-
-_DOZING: Final = 0.3
-"""Of the same: those that will be so much below may doze, as where that is changes."""
 
 
 @compiled

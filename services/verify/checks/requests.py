@@ -142,12 +142,12 @@ class _KnownAnswers:
         """When first's answer was known to whoever asked second; inf: it was not."""
         request_id = first.request.request_id
         there = self._by_partition.get(second.partition, {}).get(request_id, math.inf)
-        came_last = -math.inf
+        came_last = math.inf
         for copy in reversed(self._copies[request_id]):
             if copy.written_at >= second.request.requested_at:
                 continue
             if copy.partition != second.partition:
-                return max(there, came_last) if came_last > -math.inf else math.inf
+                return max(there, came_last)
             came_last = copy.written_at
         return there
 

@@ -37,9 +37,9 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
         "shared.store.retention.drop_old_observations": nothing,
         "shared.store.retention.make_room": nothing,
         "shared.store.multipliers.append_multipliers": nothing,
+        "shared.store.multipliers.prune_multipliers": nothing,
         "shared.store.read_ahead.allow_reading_ahead": nothing,
         "shared.store.read_ahead.read_ahead": nothing,
-        "shared.store.multipliers.prune_multipliers": nothing,
         "shared.store.writer.ensure_observation_partition": nothing,
     }
     groups: Iterable[tuple[str, object, str]] = (
