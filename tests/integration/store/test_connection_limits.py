@@ -36,6 +36,15 @@ def setting(connection, name):
     return connection.execute("SELECT current_setting(%s)", (name,)).fetchone()[0]
 
 
+def test_statements_of_many_shards_keep_their_plans(database_url):
+    """Each has its own tables, and so its own statements."""
+    with connect_writer(database_url, "test") as connection:
+        for shard in range(500):
+            connection.execute(f"SELECT {shard}")
+        [kept] = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+    assert kept >= 500
+
+
 @pytest.mark.parametrize("open_", [connect, connect_writer])
 def test_every_connection_is_given_up_in_time(database_url, open_):
     assert SILENT_SECONDS < MOST_SECONDS

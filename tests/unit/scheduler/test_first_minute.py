@@ -59,6 +59,23 @@ def test_where_few_can_go_back_the_list_is_not_looked_through_at_each_tick(monke
     assert len(looks) < 6 / TICK / 2
 
 
+def test_while_far_too_many_are_listed_some_are_looked_at_a_few_times_a_second(monkeypatch):
+    driver, looks = just_imported(), []
+
+    def counted(*arguments):
+        looks.append(driver.now)
+        return priorities_at(*arguments)
+
+    priorities_at = raising.priorities_at
+    monkeypatch.setattr(raising, "priorities_at", counted)
+    ticks(driver, 8)
+    looks.clear()
+    for _ in range(12):
+        driver.tick(TICK, 20.0, 0.0)
+        assert driver.shard.selector._state["is_crowded"]
+    assert 4 <= len(looks) <= 7
+
+
 def test_how_far_the_guard_is_raised_goes_by_what_pages_are_worth_now():
     """... not by what they were when they were looked at: nobody looks at most of them."""
     driver = just_imported()

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_guard_under_upper_tiers import RATE, shard_of_equals
+from test_slot_filling import fill, make_shards, timeline
 
 from services.scheduler.picking.work_share import Turn, WorkShare, next_turn
 
@@ -26,6 +27,14 @@ def test_shards_have_their_turns_one_after_the_other():
     phases = [WorkShare.of(SHARDS, place).phase for place in range(SHARDS)]
     turns = sorted(next_turn(1000.0, 0.8, phase) for phase in phases)
     assert np.diff(turns) == pytest.approx(0.8 / SHARDS)
+
+
+def test_whoever_fills_slots_of_several_shards_gives_each_a_turn_of_its_own():
+    shards = make_shards()
+    shards[2].is_held = True
+    fill(shards, timeline(80.0))
+    phases = {number: float(shard.selector._state["phase"]) for number, shard in shards.items()}
+    assert [phases[0], phases[1], phases[3]] == pytest.approx([0.0, 1 / 3, 2 / 3])
 
 
 def begun(phase, ticks, tick=TICK):
