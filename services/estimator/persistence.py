@@ -2,8 +2,6 @@
 
 import os
 import secrets
-import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
@@ -17,13 +15,14 @@ from psycopg.types.array import ListBinaryDumper
 from services.estimator.commits import Commit, Offsets
 from services.estimator.comparing import count_predictions
 from services.estimator.passing import refuses_data
+from services.estimator.reading import PageReaders
 from services.estimator.writing import append_observations, write_rows
 from shared.runtime.databases import held_by
 from shared.runtime.settings import Settings
 from shared.store import writer
-from shared.store.connection import connect_writer, server_of
+from shared.store.connection import connect_writer
 from shared.store.deployment import check_deployment
-from shared.store.learned_pages import LearnedPages, pages_of_host, read_pages
+from shared.store.learned_pages import LearnedPages
 from shared.store.owners import (
     Owner,
     note_announcing,
@@ -39,7 +38,6 @@ from shared.store.positions import (
     raise_positions,
     read_positions,
 )
-from shared.store.read_ahead import ReadAhead, allow_reading_ahead, read_ahead
 from shared.store.writer_lock import share_writer_lock
 
 _HURRY: Final = "SET LOCAL lock_timeout = '200ms'"
@@ -50,7 +48,7 @@ class Unacceptable(Exception):
 
 
 class Store:
-    """The estimator's connections: one for writing, and one that reads pages beside it.
+    """The estimator's connections: one for writing, and some that read pages beside it.
 
     Not for several threads at once, but for reading pages, which others may do meanwhile.
     """
@@ -66,10 +64,8 @@ class Store:
         self._shards, self._held = settings.partitions, held_by(settings)
         self._holder = f"{settings.instance}/{os.getpid()}-{secrets.token_hex(4)}"
         self._connection: psycopg.Connection | None = None
-        self._reader: psycopg.Connection | None = None
+        self._readers = PageReaders(self._database_url)
         self._observation_partitions: set[int] = set()
-        self._reading = threading.Lock()
-        self._ahead, self._is_ahead = ReadAhead(), False
 
     def open(self) -> None:
         """Connect, and keep imports out, which this process would not see.
@@ -86,10 +82,7 @@ class Store:
             share_writer_lock(connection)
             # As text, every name is quoted by regular expressions.
             connection.adapters.register_dumper(list, ListBinaryDumper)
-            self._reader = connect_writer(self._database_url, "estimator-reader")
-            _require_one_server(connection, self._reader)
-            allow_reading_ahead(self._reader)
-            self._ahead, self._is_ahead = ReadAhead(), False
+            self._readers.open(connection)
         except BaseException:
             self.close()
             raise
@@ -98,16 +91,16 @@ class Store:
 
     @property
     def is_open(self) -> bool:
-        """Whether both connections work, as far as is known."""
-        both = (self._connection, self._reader)
-        return all(one is not None and not one.broken for one in both)
+        """Whether all connections work, as far as is known."""
+        connection = self._connection
+        return connection is not None and not connection.broken and self._readers.are_open
 
     def close(self) -> None:
         """Disconnect; what was not committed is gone."""
-        for connection in (self._connection, self._reader):
-            if connection is not None:
-                connection.close()
-        self._connection = self._reader = None
+        self._readers.close()
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
 
     def own(self, shard: int, *, hurried: bool = False) -> int:
         """Take a shard over from whoever writes it, before it is read.
@@ -216,23 +209,12 @@ class Store:
         page_ids: NDArray[np.int64],
         directories: NDArray[np.uint16] | None = None,
     ) -> LearnedPages:
-        """As `shared.store.learned_pages`; beside what is written of other shards."""
-        with self._reading:
-            connection, owner = self._reading_connection, Owner(epoch, self._holder)
-            is_ahead = self._ahead.choose()
-            if is_ahead != self._is_ahead:
-                read_ahead(connection, is_ahead=is_ahead)
-                self._is_ahead = is_ahead
-            began_at = time.monotonic()
-            pages = read_pages(connection, shard, owner, page_ids, directories, is_ahead=is_ahead)
-            self._ahead.note(page_ids.size, time.monotonic() - began_at, is_ahead=is_ahead)
-            return pages
+        """As `shared.store.learned_pages`; beside what is read and written of other shards."""
+        return self._readers.read_pages(shard, Owner(epoch, self._holder), page_ids, directories)
 
     def pages_of_host(self, shard: int, epoch: int, host_id: int) -> NDArray[np.int64]:
         """As `shared.store.learned_pages`."""
-        with self._reading:
-            owner = Owner(epoch, self._holder)
-            return pages_of_host(self._reading_connection, shard, owner, host_id)
+        return self._readers.pages_of_host(shard, Owner(epoch, self._holder), host_id)
 
     def note_announced(self, ends: Offsets) -> None:
         """Note how far announcements reach: whoever loads a shard need not read them.
@@ -254,7 +236,9 @@ class Store:
 
     @property
     def _connected(self) -> psycopg.Connection:
-        return _there(self._connection)
+        if self._connection is None:
+            raise psycopg.OperationalError("not connected")
+        return self._connection
 
     @contextmanager
     def _writing(self) -> Iterator[psycopg.Connection]:
@@ -267,10 +251,6 @@ class Store:
             self._connection = None
             raise
 
-    @property
-    def _reading_connection(self) -> psycopg.Connection:
-        return _there(self._reader)
-
     def _ensure_observation_partition(
         self, connection: psycopg.Connection, recorded_at: float
     ) -> None:
@@ -278,15 +258,3 @@ class Store:
         if number not in self._observation_partitions:
             writer.ensure_observation_partition(connection, recorded_at)
             self._observation_partitions.add(number)
-
-
-def _require_one_server(writing: psycopg.Connection, reader: psycopg.Connection) -> None:
-    """What is read is to have all that is committed: an address may lead to two servers."""
-    if server_of(writing) != server_of(reader):
-        raise psycopg.OperationalError("the database has moved to another server; connecting again")
-
-
-def _there(connection: psycopg.Connection | None) -> psycopg.Connection:
-    if connection is None:
-        raise psycopg.OperationalError("not connected")
-    return connection

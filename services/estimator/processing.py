@@ -15,6 +15,7 @@ from services.estimator.learning import News, learn, material_news
 from services.estimator.naming import named_pages
 from services.estimator.ordering import ShardRecords
 from services.estimator.persistence import Unacceptable
+from services.estimator.reading import READERS
 from services.estimator.refitting import Refitting, merged
 from services.estimator.shard import Found, Shard
 from shared.runtime.acceptance import Acceptance
@@ -78,7 +79,8 @@ def _applied(
     """Apply records and learn from them, shard by shard; the next pages are read meanwhile."""
     done, spent = [], dict.fromkeys(("read", "apply", "learn"), 0.0)
     away = [number for number in records if not shards[number].is_whole]
-    with ahead([partial(_read, shards[number], records[number]) for number in away]) as reading:
+    reads = [partial(_read, shards[number], records[number]) for number in away]
+    with ahead(reads, READERS) as reading:
         for number, topics in records.items():
             shard = shards[number]
             with _timed(spent, "read"):

@@ -9,18 +9,19 @@ T = TypeVar("T")
 
 
 @contextmanager
-def ahead(calls: Sequence[Callable[[], T]]) -> Iterator[Iterator[T]]:
-    """The results of calls in their order, which a thread makes one after the other.
+def ahead(calls: Sequence[Callable[[], T]], at_once: int = 1) -> Iterator[Iterator[T]]:
+    """The results of calls in their order, which threads make one after the other.
 
     At the end none of them is under way, and those that have not begun are not made.
 
     Args:
         calls: that have nothing to do with what is done with the results of those before.
+        at_once: how many of them may be under way.
     """
     if not calls:
         yield iter(())
         return
-    with ThreadPoolExecutor(1, "ahead") as pool:
+    with ThreadPoolExecutor(at_once, "ahead") as pool:
         results = [pool.submit(call) for call in calls]
         try:
             yield (result.result() for result in results)

@@ -53,7 +53,7 @@ def _places(names: tuple[str, ...]) -> dict[str, list[Place]]:
 
 
 @contextmanager
-def in_turn(calls: Sequence[Callable[[], Any]]) -> Iterator[Iterator[Any]]:
+def in_turn(calls: Sequence[Callable[[], Any]], _at_once: int = 1) -> Iterator[Iterator[Any]]:
     """In the place of `shared.runtime.ahead.ahead`: the simulation has one thread."""
     yield (call() for call in calls)
 

@@ -19,9 +19,10 @@ from estimator_world import (
 )
 
 from services.estimator import handler as handlers
-from services.estimator import persistence
+from services.estimator import reading
 from services.estimator.handler import EstimatorHandler
 from services.estimator.persistence import Store
+from services.estimator.reading import READERS
 from shared.store.positions import ESTIMATOR, read_applied
 
 MOST = 10**6
@@ -129,8 +130,8 @@ async def test_each_part_is_stored_with_its_positions(
 
 
 async def test_pages_are_never_read_from_another_server(settings, monkeypatch):
-    store, lives = Store(settings), iter(["the old primary", "the new one"])
-    monkeypatch.setattr(persistence, "server_of", lambda _: next(lives))
+    store, lives = Store(settings), iter([*["the primary"] * 3, "the new one"])
+    monkeypatch.setattr(reading, "server_of", lambda _: next(lives))
     with pytest.raises(psycopg.OperationalError, match="another server"):
         store.open()
     assert not store.is_open
@@ -148,7 +149,7 @@ async def test_who_reads_pages_may_be_cut_off(settings, begin, kafka, no_refits)
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE application_name = 'freshet-estimator-reader' AND datname = current_database()"
         ).fetchall()
-    assert cut_off == [(True,)]
+    assert cut_off == [(True,)] * READERS
     await handler.handle(kafka.batch(*(crawl(url, NOW + DAY) for url in URLS)))
     with psycopg.connect(settings.database_url.get_secret_value()) as connection:
         [counted] = connection.execute("SELECT sum(crawls) FROM pages").fetchone()

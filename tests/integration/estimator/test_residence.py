@@ -1,6 +1,8 @@
 """An estimator that keeps few pages in memory does what one does that has them all."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import psycopg
@@ -21,7 +23,9 @@ from estimator_world import (
     upsert,
 )
 
+from services.estimator import reading
 from services.estimator.persistence import Store
+from services.estimator.reading import READERS
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.store.positions import Superseded
@@ -218,13 +222,39 @@ async def test_a_host_is_erased_with_the_pages_that_are_not_in_memory(settings, 
 
 def plan_of(store, *, is_ahead):
     """The plan of the one statement that has read pages this way."""
-    texts = store._reader.execute("SELECT name, statement FROM pg_prepared_statements").fetchall()
+    [*_, used_last] = store._readers._idle.queue
+    connection = used_last.connection
+    texts = connection.execute("SELECT name, statement FROM pg_prepared_statements").fetchall()
     reading = [(name, text) for name, text in texts if "AS owner" in text]
     [name] = [name for name, text in reading if text.endswith("-- read ahead") == is_ahead]
     ids = ",".join(map(str, IDS))
-    rows = store._reader.execute(f"EXPLAIN EXECUTE \"{name}\" ('{{{ids}}}')").fetchall()
-    store._reader.rollback()
+    rows = connection.execute(f"EXPLAIN EXECUTE \"{name}\" ('{{{ids}}}')").fetchall()
+    connection.rollback()
     return "\n".join(row[0] for row in rows)
+
+
+async def test_pages_of_several_shards_are_read_at_once(settings, begin, monkeypatch):
+    store, meeting = (await begin(Broker(), FEW))._store, threading.Barrier(READERS)
+    read = reading.read_pages
+
+    def read_together(*given, **more):
+        meeting.wait(60)  # each with a connection of its own, or nobody goes on
+        return read(*given, **more)
+
+    monkeypatch.setattr(reading, "read_pages", read_together)
+    epochs = [store.own(shard) for shard in range(READERS)]
+    with ThreadPoolExecutor(READERS) as threads:
+        found = list(threads.map(store.read_pages, range(READERS), epochs, [IDS] * READERS))
+    assert [part.pages.page_ids.size for part in found] == [0] * READERS
+
+
+async def test_who_asks_for_more_at_once_than_there_are_connections_waits(settings, begin):
+    store = (await begin(Broker(), FEW))._store
+    epoch = store.own(0)
+    asked = 4 * READERS
+    with ThreadPoolExecutor(asked) as threads:
+        found = list(threads.map(store.read_pages, [0] * asked, [epoch] * asked, [IDS] * asked))
+    assert [part.pages.page_ids.size for part in found] == [0] * asked
 
 
 async def test_pages_are_read_alike_whether_they_are_asked_for_ahead_or_not(
@@ -241,7 +271,7 @@ async def test_pages_are_read_alike_whether_they_are_asked_for_ahead_or_not(
     store.open()
     epoch = store.own(shard)
     for is_ahead in (False, True, False, True):
-        monkeypatch.setattr(store._ahead, "choose", lambda is_ahead=is_ahead: is_ahead)
+        monkeypatch.setattr(store._readers._ahead, "choose", lambda is_ahead=is_ahead: is_ahead)
         found.append(store.read_pages(shard, epoch, np.unique(IDS)))
         are_bitmaps.append("Bitmap Heap Scan on pages_" in plan_of(store, is_ahead=is_ahead))
     store.close()
