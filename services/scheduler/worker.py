@@ -115,8 +115,8 @@ class Scheduler(WorkerService):
             reached=self._handler.reached,
             unread=self._handler.unread,
             known_topics=StoredTopics(self._databases, NAME, writes=False),
-            # What is gone may be in the database.
-            reloads=True,
+            # What is gone may be in the database, and what is in flight must be on the topic.
+            written_out=self._is_written_out,
             absent=self._handler.away.absent,
             written=(CRAWL_REQUESTS,),
         )
@@ -210,6 +210,9 @@ class Scheduler(WorkerService):
     def _is_sure(self) -> bool:
         """Whether what is sent now cannot come beside what another scheduler sends."""
         return self._consumer is None or self._consumer.is_sure
+
+    async def _is_written_out(self) -> bool:
+        return await self._opened[1].is_written_out()
 
     async def _send_the_rest(self) -> None:
         """Before shards may go to another scheduler, it must find all requests on the topic.

@@ -50,3 +50,6 @@ Reached = Callable[[Positions], Awaitable[None]]
 Absent = Callable[[], Collection[int]]
 """Which of the partitions that were assigned could not be loaded: they are assigned again, after a
 while, and the others go on."""
+
+WrittenOut = Callable[[], Awaitable[bool]]
+"""Whether the brokers have all that was made of partitions that were revoked; waits a moment."""

@@ -10,7 +10,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from shared.contracts.topics import Topic
 from shared.runtime import metrics
-from shared.runtime.batches import Absent, Batch, BatchHandler, Reached
+from shared.runtime.batches import Absent, Batch, BatchHandler, Reached, WrittenOut
 from shared.runtime.continuity import Continuity, KnownTopics, StreamBroken
 from shared.runtime.halting import standing_still
 from shared.runtime.holding import Holding
@@ -53,7 +53,7 @@ class BatchConsumer:
         reached: Reached | None = None,
         unread: Reached | None = None,
         known_topics: KnownTopics | None = None,
-        reloads: bool = False,
+        written_out: WrittenOut | None = None,
         absent: Absent | None = None,
         written: Sequence[Topic] = (),
     ) -> None:
@@ -73,8 +73,9 @@ class BatchConsumer:
             unread: told, whenever the group has decided, where topics end beyond what is handled:
                 meanwhile nothing was read, and time went on.
             known_topics: which topics the positions are about; absent: those of the start.
-            reloads: whether a partition is loaded anew where records are gone before they were
-                read: for handlers whose state another worker has written meanwhile.
+            written_out: asked, before a partition is loaded anew, again and again until the
+                brokers have all that was made of it. Partitions are loaded anew where records are
+                gone before they were read: for handlers whose state others have written meanwhile.
             absent: asked, once partitions are loaded, which of them could not be.
             written: topics that a partition's handler writes to the same partition of; one whose
                 partition has no leader is as absent as one that is read.
@@ -105,7 +106,7 @@ class BatchConsumer:
         self._next: dict[TopicPartition, int] = {}
         self._polling = Polling(self._consumer)
         self._continuity = Continuity(self._consumer, self._names, known_topics)
-        self._reloads = reloads
+        self._written_out = written_out
         self._lag = Lag(self._consumer, self._names, lambda: self._next)
         metrics.begin(self._names.values(), metrics.MESSAGES_HANDLED, metrics.LATE_RECORDS)
         self._telling = Telling(self._consumer, self._names, self._lag, reached, unread)
@@ -231,10 +232,8 @@ class BatchConsumer:
             # Else a rebalance came between reading and handling: `_next` still points before it.
 
     async def _halt(self, reason: str, stopping: asyncio.Event) -> None:
-        """Stand still, as a member of the group: another one would only stop as well.
-
-        The process stays, so that its readiness and its metrics say why.
-        """
+        """Stand still, as a member of the group: another one would only stop as well. Readiness and
+        metrics say why."""
         self.halted = reason
         self._give_up_loading()
         async for _ in standing_still(reason, stopping):
@@ -273,7 +272,7 @@ class BatchConsumer:
             return
         self._next |= {tp: offset for tp, offset in gone.items() if tp in self._next}
         partitions = {tp.partition for tp in gone} & self._ours
-        if self._reloads and partitions:
+        if self._written_out is not None and partitions:
             await self._load_anew(partitions)
         for holding in self._holding:
             holding.forget()
@@ -284,6 +283,8 @@ class BatchConsumer:
         await self._take_loaded()
         self._consumer.pause(*(t for t in self._next if t.partition in partitions))
         await self._let_go(partitions)
+        while self.settled and self._written_out is not None and not await self._written_out():
+            self.progressed_at = time.monotonic()
         await self._load(partitions)
 
     def _advance(self, batch: Batch, left: Collection[int]) -> None:
@@ -379,7 +380,7 @@ class BatchConsumer:
                 for number in new
             }
         )
-        if self._reloads:
+        if self._written_out is not None:
             # What went while it was loaded is not waited for: nothing may come behind it.
             await self._telling.reached(starts)
         self._loading = None

@@ -15,6 +15,7 @@ from shared.runtime.kafka import make_consumer
 from shared.runtime.log_ends import end_of_log
 from shared.runtime.settings import Settings
 from shared.runtime.slices import read_tail
+from shared.runtime.wall_time import steady
 
 WAIT_MS = 500
 """A broker that has nothing new keeps a question for so long; what is new, it says at once."""
@@ -46,7 +47,7 @@ class Follower:
         self._received = 0
         """Offset before which all has been handed to the callback."""
         self.known_at = -math.inf
-        """Monotonic time up to which all that the broker had has been received; see `keep_up`."""
+        """Up to when all that the broker had is received (`wall_time.steady`; see `keep_up`)."""
         self.progressed_at = time.monotonic()
 
     async def start(self) -> None:
@@ -89,12 +90,12 @@ class Follower:
         await asking.start()
         try:
             while not stopping.is_set():
-                asked_at = time.monotonic()
+                asked_at = steady()
                 with contextlib.suppress(KafkaError, TimeoutError):
                     async with asyncio.timeout(ANSWER_SECONDS):
                         await self._received_all(asking)
                         self.known_at = asked_at
-                await asyncio.sleep(max(asked_at + ASK_SECONDS - time.monotonic(), 0.01))
+                await asyncio.sleep(max(asked_at + ASK_SECONDS - steady(), 0.01))
         finally:
             await asking.stop()
 

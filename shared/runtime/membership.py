@@ -11,13 +11,13 @@ lost member's too. So what counts is the answer to the question behind it: which
 group has given us in this generation.
 """
 
-import time
 from collections.abc import Callable
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer
 
 from shared.runtime.aiokafka_patches import GroupMember
+from shared.runtime.wall_time import steady
 
 SURE_SHARE: Final = 0.75
 """Of the session timeout; the rest is for what is on its way to the broker."""
@@ -26,11 +26,10 @@ NO_GENERATION: Final = -2
 
 
 class Membership:
-    """A member's claim on its partitions; monotonic time."""
+    """A member's claim on its partitions, by a clock that goes on while the machine sleeps: others
+    may have been given them meanwhile."""
 
-    def __init__(
-        self, session_timeout_seconds: float, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, session_timeout_seconds: float, now: Callable[[], float] = steady) -> None:
         self._sure_seconds = SURE_SHARE * session_timeout_seconds
         self._now = now
         self._renewed_at = -float("inf")

@@ -20,6 +20,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.settings import Settings
 from shared.runtime.slices import seconds_between
+from shared.runtime.wall_time import steady
 
 log = structlog.get_logger(__name__)
 
@@ -51,14 +52,14 @@ class Plans:
 
     timeline: SlotTimeline
     known_at: Callable[[], float]
-    """Monotonic time up to which all plans that the broker had are in the timeline."""
+    """Up to when all plans that the broker had are in the timeline; `wall_time.steady`."""
     ahead: Callable[[], float] = lambda: 0.0
     """Wall seconds by which our time may be ahead of the broker's, at most."""
 
     def unknown_seconds(self) -> float:
         """How much of the past (wall) must wait: plans that are still to come may change it."""
         may_be_filled = KNOWN_AHEAD_SECONDS - SHOWN_WITHIN_SECONDS - self.ahead()
-        return max(time.monotonic() - self.known_at() - may_be_filled, 0.0)
+        return max(steady() - self.known_at() - may_be_filled, 0.0)
 
 
 class Pacer:
@@ -115,6 +116,12 @@ class Pacer:
             for shard in list(self._handler.shards.values()):
                 shard.notes.was_interrupted = True
         return is_serving
+
+    async def is_written_out(self) -> bool:
+        """Whether the broker has all that was asked for until now; waits for it for a moment."""
+        async with self._ticking:  # What is being picked goes to the producer first.
+            pass
+        return await self._emitter.is_sent_within(SENT_SECONDS)
 
     async def hold(self, shard: Shard) -> bool:
         """Pick nothing more of a shard.

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import math
-import time
 from collections import Counter
 
 import pytest
@@ -18,6 +17,7 @@ from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at, ensure_topics
 from shared.runtime.partition_counts import TopicMismatch
+from shared.runtime.wall_time import steady
 
 HOSTS = [f"host-{number}.example" for number in range(40)]
 
@@ -261,14 +261,14 @@ async def test_a_follower_knows_up_to_when_it_has_everything(broker, prefix, pub
         value = b"%d" % number
         sent = await publisher.send(MULTIPLIERS, b"global", value, partition=0)
         assert appended_at(await sent) is not None
-        since = time.monotonic()
+        since = steady()
         await until(lambda since=since: follower.known_at > since)
         assert received[-1] == value
     running.cancel()  # what comes now is not received, and so not known
     with contextlib.suppress(asyncio.CancelledError):
         await running
     await (await publisher.send(MULTIPLIERS, b"global", b"last", partition=0))
-    since = time.monotonic()
+    since = steady()
     await asyncio.sleep(0.5)
     assert follower.known_at < since
     stopping.set()

@@ -19,6 +19,7 @@ from shared.runtime.follower import Follower
 from shared.runtime.kafka import ensure_topics, make_consumer, make_producer
 from shared.runtime.leaders import Leaders
 from shared.runtime.settings import load_settings
+from shared.runtime.wall_time import steady
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(10), pytest.mark.asyncio(loop_scope="module")]
 
@@ -135,11 +136,11 @@ async def test_what_followers_have_not_copied_yet_is_not_known(cluster, prefix):
         frozen = next(number for number in cluster.nodes if number != leader)
         cluster.pause(frozen)
         await producer.send_and_wait(name, b"hidden", b"key", partition=0)
-        taken_at = time.monotonic()
+        taken_at = steady()
         while received == [b"seen"]:
             assert follower.known_at < taken_at
             await asyncio.sleep(0.02)
-            if time.monotonic() > taken_at + 1.0:
+            if steady() > taken_at + 1.0:
                 cluster.resume(frozen)
         await _until(lambda: follower.known_at > taken_at)
     finally:

@@ -33,6 +33,10 @@ class Said:
         self.gone |= set(range(first_offset, last_offset + 1))
 
 
+async def yes():
+    return True
+
+
 class Handler:
     def __init__(self):
         self.offsets = set()
@@ -104,7 +108,7 @@ def test_what_went_before_a_partition_is_read_counts_as_reached(monkeypatch, sai
         lambda: BatchConsumer(
             *(Settings(partitions=1), "group", (PAGE_SIGNALS,), Handler()),
             reached=note,
-            reloads=True,
+            written_out=yes,
         ),
         PAGE_SIGNALS,
         shared.runtime.consumer,

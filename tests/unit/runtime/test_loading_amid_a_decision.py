@@ -18,6 +18,10 @@ RECORDS = 6
 PARTITIONS = 2
 
 
+async def yes():
+    return True
+
+
 class Handler:
     """Begins anew with what it loads, and has the group decide when that is about to be read."""
 
@@ -48,6 +52,55 @@ class Handler:
                 await asyncio.sleep(0.05)
 
 
+class Steps:
+    """Notes what is done with partitions; what was made of them is not with the brokers at once."""
+
+    def __init__(self):
+        self.steps, self._waits = [], iter([False, False, True])
+
+    async def assigned(self, partitions):
+        self.steps.append(("loaded", sorted(partitions)))
+        return {(PAGE_SIGNALS.name, partition): 0 for partition in partitions}
+
+    async def revoked(self, partitions):
+        self.steps.append(("let go", sorted(partitions)))
+
+    async def handle(self, batch):
+        pass
+
+    async def written_out(self):
+        is_done = next(self._waits)
+        self.steps.append(("written out", is_done))
+        return is_done
+
+
+def test_what_was_made_of_a_partition_is_with_the_brokers_before_it_is_loaded_anew(monkeypatch):
+    """Who loads it looks there for what is under way."""
+    simulated = SimulatedReading(monkeypatch, shared.runtime.consumer, 1, PARTITIONS)
+    handler = Steps()
+
+    async def read():
+        settings, stopping = Settings(partitions=PARTITIONS), asyncio.Event()
+        reader = BatchConsumer(
+            *(settings, "group", (PAGE_SIGNALS,), handler), written_out=handler.written_out
+        )
+        await reader.start()
+        reading = asyncio.ensure_future(reader.run(stopping))
+        await asyncio.sleep(10.0)
+        reader.reload({1})
+        await asyncio.sleep(10.0)
+        stopping.set()
+        await reading
+        await reader.stop()
+
+    simulated.run(read())
+    assert handler.steps == [
+        *[("loaded", [0, 1]), ("let go", [1])],
+        *[("written out", False), ("written out", False), ("written out", True)],
+        ("loaded", [1]),
+    ]
+
+
 def test_records_are_not_taken_for_passed_over_while_the_group_decides(monkeypatch):
     monkeypatch.setattr(telling, "PASSED_OVER_SECONDS", 0.0)
     simulated = SimulatedReading(monkeypatch, shared.runtime.consumer, 1, PARTITIONS)
@@ -62,7 +115,7 @@ def test_records_are_not_taken_for_passed_over_while_the_group_decides(monkeypat
         reader = handler.reader = BatchConsumer(
             *(settings, "group", (PAGE_SIGNALS,), handler),
             reached=handler.reached,
-            reloads=True,
+            written_out=yes,
             loads_beside=True,
         )
         await reader.start()

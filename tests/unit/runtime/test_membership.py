@@ -1,5 +1,6 @@
 """A member of a group is sure of its partitions only as long as the broker has heard it."""
 
+import time as clock
 from types import SimpleNamespace
 
 import pytest
@@ -75,6 +76,21 @@ def test_what_was_given_is_sure_for_a_part_of_the_session(
     time.now += 10.0 * SURE_SHARE - 0.01
     assert membership.is_sure
     time.now += 0.02
+    assert not membership.is_sure
+
+
+def test_time_that_the_machine_sleeps_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may have been given the partitions meanwhile."""
+    membership, slept, look = Membership(10.0), [0.0], clock.clock_gettime
+
+    def asleep(which: int) -> float:
+        return look(which) + (slept[0] if which == clock.CLOCK_BOOTTIME else 0.0)
+
+    monkeypatch.setattr(clock, "clock_gettime", asleep)
+    membership.watch(SimpleNamespace(_coordinator=Coordinator(Time())))
+    membership.joined()
+    assert membership.is_sure
+    slept[0] = 60.0
     assert not membership.is_sure
 
 

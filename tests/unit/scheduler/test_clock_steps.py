@@ -13,6 +13,7 @@ from shared.contracts.messages import Allotment, CrawlRequest, Multipliers, Page
 from shared.pacing.slots import SlotPlan, SlotTimeline
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import load_settings
+from shared.runtime.wall_time import steady
 
 NOW = 1.7e9
 HOUR = 3600.0
@@ -66,12 +67,12 @@ def full_shard(number):
 class World:
     """A scheduler, and the coordinator whose plans it reads."""
 
-    def __init__(self, speed=1.0):
+    def __init__(self, speed=1.0, known_at=steady):
         self.clock = ManualClock(NOW, speed)
         self.collector = Seconds()
         self.slots = SlotTimeline()
         self.plan(NOW, 0.0)
-        plans = Plans(self.slots, time.monotonic)
+        plans = Plans(self.slots, known_at)
         self.pacer = Pacer(
             load_settings(), self.clock, plans, Group(), Handler(), SameThread(), self.collector
         )
@@ -117,6 +118,19 @@ async def test_a_step_back_costs_its_length_and_catches_nothing_up(step, speed):
     assert max(before + after) <= RATE + 1
     assert sum(before + after) >= 7 * RATE + step * RATE - 2
     assert after[2:] == pytest.approx([RATE] * 2, abs=1)
+
+
+async def test_slots_of_the_time_that_a_machine_slept_wait_for_its_plans(monkeypatch):
+    """They may have been taken back since: nothing of that is known here yet."""
+    slept, look = [0.0], time.clock_gettime
+    monkeypatch.setattr(
+        time, "clock_gettime", lambda way: look(way) + slept[0] * (way == time.CLOCK_BOOTTIME)
+    )
+    fell_asleep_at = steady()
+    world = World(known_at=lambda: fell_asleep_at)
+    slept[0] = HOUR
+    world.clock.advance(HOUR)
+    assert await world.run(2) == [0, 0]
 
 
 @pytest.mark.parametrize("step", [HOUR, 2.0])

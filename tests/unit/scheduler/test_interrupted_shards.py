@@ -1,7 +1,6 @@
 """What a shard left empty while it could not be picked from is no sign of what it can use."""
 
 import asyncio
-import time
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from services.scheduler.flow.pacer import Pacer, Plans
 from shared.pacing.slots import SlotTimeline
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import load_settings
+from shared.runtime.wall_time import steady
 
 NOW = 1.7e9
 
@@ -49,7 +49,7 @@ class Reported:
         self.shard, self.group = self.world.shard, Group()
         self._reporter = DemandReporter(self.shard, "me", 20.0)
         self._reporter.set_demand(demand_of(self.shard, 0.1))
-        plans = Plans(SlotTimeline(), time.monotonic)
+        plans = Plans(SlotTimeline(), steady)
         self.pacer = Pacer(
             *(load_settings(), ManualClock(NOW), plans, self.group, Handler(self.shard)),
             *(SameThread(), Emitter()),

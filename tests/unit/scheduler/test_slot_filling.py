@@ -1,7 +1,6 @@
 """Slots go to their shards, requests to Kafka, late slots nowhere."""
 
 import asyncio
-import time
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from shared.contracts.messages import Allotment, CrawlRequest, Multipliers, Page
 from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SHOWN_WITHIN_SECONDS, SlotPlan, SlotTimeline
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import load_settings
+from shared.runtime.wall_time import steady
 
 NOW = 1.7e9
 
@@ -141,7 +141,7 @@ def parts():
     handler = Handler(make_shards(pages=200))
     settings = load_settings()
     slots = timeline(100.0)
-    plans = Plans(slots, time.monotonic)
+    plans = Plans(slots, steady)
     pacer = Pacer(settings, clock, plans, group, handler, SameThread(), collector)
     return pacer, clock, group, collector
 
@@ -159,7 +159,7 @@ async def test_ticks_fill_each_slot_once(parts):
 async def test_slots_that_are_a_second_of_the_wall_late_are_lost(speed):
     clock, collector = ManualClock(NOW, speed), Collector()
     slots, handler = timeline(100.0 / speed), Handler(make_shards(pages=200))
-    plans = Plans(slots, time.monotonic)
+    plans = Plans(slots, steady)
     pacer = Pacer(load_settings(), clock, plans, Group(), handler, SameThread(), collector)
     clock.advance(4.0 * speed)
     await pacer.tick()
@@ -174,7 +174,7 @@ class Knowledge:
         self.age = 0.0
 
     def __call__(self):
-        return time.monotonic() - self.age
+        return steady() - self.age
 
 
 @pytest.mark.parametrize("speed", [1.0, 86_400.0])
@@ -203,7 +203,7 @@ async def test_slots_that_a_plan_to_come_may_change_wait_for_it(speed):
 
 async def test_who_may_be_ahead_of_the_broker_waits_for_it():
     clock, collector = ManualClock(NOW, 1.0), Collector()
-    plans = Plans(timeline(100.0), time.monotonic, ahead=lambda: 0.35)
+    plans = Plans(timeline(100.0), steady, ahead=lambda: 0.35)
     handler = Handler(make_shards(pages=400))
     pacer = Pacer(load_settings(), clock, plans, Group(), handler, SameThread(), collector)
 
@@ -251,7 +251,7 @@ async def test_slots_that_took_too_long_to_fill_are_not_sent_and_their_pages_are
     clock, collector = ManualClock(NOW, speed), Collector()
     slots, handler = timeline(100.0 / speed), Handler(make_shards(pages=200))
     thread = SlowThread(clock, 0.8 * speed)
-    plans = Plans(slots, time.monotonic)
+    plans = Plans(slots, steady)
     pacer = Pacer(load_settings(), clock, plans, Group(), handler, thread, collector)
     before = metrics.FORFEITED_SLOTS._value.get()
     clock.advance(0.9 * speed)
@@ -282,7 +282,7 @@ class WaitingEmitter(Collector):
 async def test_slots_of_shards_that_waited_for_others_too_long_are_not_sent():
     clock, handler = ManualClock(NOW), Handler(make_shards(pages=200))
     emitter = WaitingEmitter(lambda: clock.advance(2.0))
-    plans = Plans(timeline(100.0), time.monotonic)
+    plans = Plans(timeline(100.0), steady)
     pacer = Pacer(load_settings(), clock, plans, Group(), handler, SameThread(), emitter)
     clock.advance(0.5)
     await pacer.tick()
@@ -294,7 +294,7 @@ async def test_slots_of_shards_that_waited_for_others_too_long_are_not_sent():
 async def test_nothing_more_is_sent_once_the_group_decides():
     clock, group, handler = ManualClock(NOW), Group(), Handler(make_shards(pages=200))
     emitter = WaitingEmitter(lambda: setattr(group, "settled", False))
-    plans = Plans(timeline(100.0), time.monotonic)
+    plans = Plans(timeline(100.0), steady)
     pacer = Pacer(load_settings(), clock, plans, group, handler, SameThread(), emitter)
     clock.advance(0.5)
     await pacer.tick()
@@ -311,7 +311,7 @@ async def test_a_clock_that_is_set_while_slots_are_filled_makes_none_late():
         return function(*args)
 
     thread.run = stepping
-    plans = Plans(timeline(100.0), time.monotonic)
+    plans = Plans(timeline(100.0), steady)
     handler = Handler(make_shards(pages=200))
     pacer = Pacer(load_settings(), clock, plans, Group(), handler, thread, collector)
     clock.advance(0.5)

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
+from services.estimator.surveying import Rests
 from services.verify.simulation.clocks import BEGINNING, virtual_clocks
 from services.verify.simulation.loop import Hanging, Stuck, VirtualLoop
 from services.verify.simulation.process import OUTSIDE, Process, current
-from shared.runtime.membership import Membership
 from shared.runtime.wall_time import WALL
 
 
@@ -42,13 +42,13 @@ def test_an_hour_passes_at_once_and_every_clock_shows_it():
 def test_a_clock_that_was_taken_as_a_default_follows_too():
     async def main(loop):
         with virtual_clocks(loop):
-            membership = Membership(4.0)
-            membership.renew()
+            rests = Rests()
+            began_at = rests._clock()
             await asyncio.sleep(100.0)
-            return membership._now() - membership._renewed_at
+            return rests._clock() - began_at
 
     assert run(1, main) == pytest.approx(100.0, abs=1e-3)
-    assert Membership(4.0)._now is time.monotonic
+    assert Rests()._clock is time.monotonic
 
 
 def test_each_process_sees_its_own_wall_clock():
