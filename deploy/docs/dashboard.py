@@ -48,7 +48,7 @@ def dashboard() -> dict[str, Any]:
         "refresh": "10s",
         "time": {"from": "now-1h", "to": "now"},
         "timezone": "browser",
-        "templating": {"list": [_variable("datasource"), _jobs()]},
+        "templating": {"list": [_variable("datasource"), _namespaces(), _jobs()]},
         "annotations": {"list": []},
         "panels": panels,
     }
@@ -62,6 +62,22 @@ def _modules() -> Iterator[tuple[str, str]]:
 
 def _variable(name: str) -> dict[str, Any]:
     return {"name": name, "type": "datasource", "query": "prometheus", "label": "Data source"}
+
+
+def _namespaces() -> dict[str, Any]:
+    """Of installations that the same Prometheus watches; where it has none, all."""
+    return {
+        "name": "namespace",
+        "type": "query",
+        "label": "Namespace",
+        "datasource": _SOURCE,
+        "query": 'label_values(up{job=~"freshet-.*"}, namespace)',
+        "multi": False,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+        "refresh": 1,
+    }
 
 
 def _jobs() -> dict[str, Any]:
@@ -122,7 +138,7 @@ def _panel(family: Metric, labels: list[str]) -> dict[str, Any]:
 
 def _expression(family: Metric, by: list[str]) -> str:
     """What is shown of a metric: of a counter its rate, of a histogram its 99th percentile."""
-    chosen = '{job=~"$job"}'
+    chosen = '{namespace=~"$namespace", job=~"$job"}'
     names = ", ".join(by)
     if family.type == "counter":
         return f"sum by ({names}) (rate({family.name}_total{chosen}[$__rate_interval]))"

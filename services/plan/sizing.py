@@ -42,6 +42,12 @@ SPARE: Final = 1
 COORDINATORS: Final = 2
 """One leads, the other takes over."""
 
+VIEWS: Final = 2
+"""Processes of a coordinator that look things up, while somebody looks at its page."""
+
+VIEW_BYTES: Final = 250e6
+"""Of each of them."""
+
 GI: Final = 1024.0**3
 
 _BY_PAGES: Final = ("scheduler", "estimator")
@@ -243,13 +249,13 @@ def _ingester(load: Load, cost: Mapping[str, float]) -> Worker:
 
 
 def _coordinator(cost: Mapping[str, float], shards: int) -> Worker:
-    """Each of them follows all shards."""
-    base = cost["coordinator_base_bytes"]
+    """Each of them follows all shards, and may be the one whose page somebody looks at."""
+    base = cost["coordinator_base_bytes"] + VIEWS * VIEW_BYTES
     work = cost["coordinator_base_cores"] + shards * cost["coordinator_cores_a_shard"]
     return Worker(
         COORDINATORS,
         _rounded(work),
-        max(LEAST_MEMORY, MEMORY_ROOM * base),
+        MEMORY_ROOM * base,
         used_cores=COORDINATORS * work,
         used_memory_bytes=COORDINATORS * base,
     )

@@ -98,9 +98,10 @@ class Fleet(RequestManager):
         ticket = self._tickets[request.unique_key]
         status = ticket.found.get("http_status", 0)
         done = request.state == RequestState.DONE and 200 <= status < 300
-        gone = status in {404, 410} or request.state == RequestState.SKIPPED  # by robots.txt
-        no_content = {"result": "gone" if gone else "failed"}
-        await self._answer(ticket, {"digest": request.user_data["digest"]} if done else no_content)
+        skipped = request.state == RequestState.SKIPPED  # by robots.txt
+        no_content = "disallowed" if skipped else "gone" if status in {404, 410} else "failed"
+        found = {"digest": request.user_data["digest"]} if done else {"result": no_content}
+        await self._answer(ticket, found)
 
     async def _answer(self, ticket: Ticket, outcome: dict[str, str]) -> None:
         about = {"request_id": ticket.request_id, "url": ticket.url, "host": ticket.host}

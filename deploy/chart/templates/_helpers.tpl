@@ -95,9 +95,12 @@ FRESHET_FRONTIER_PORT: the service of the frontier goes by the port that is ther
 {{- $_ := set $all "PGSSLCERT" "/run/freshet/database-tls/tls.crt" }}
 {{- $_ := set $all "PGSSLKEY" "/run/freshet/database-tls/tls.key" }}
 {{- end }}{{ end }}
-{{- if and (eq .component "coordinator") $values.workers.scheduler.enabled }}
+{{- if and (has .component (list "coordinator" "commands")) $values.workers.scheduler.enabled }}
 {{- /* A headless service: its name stands for all pods. */}}
 {{- $_ := set $all "FRESHET_SCHEDULER_URLS" (printf "http://%s-scheduler:6067" (include "freshet.name" .root)) }}
+{{- end }}
+{{- if and (eq .component "commands") $values.workers.coordinator.enabled }}
+{{- $_ := set $all "COORDINATOR_URL" (printf "http://%s-coordinator:6069" (include "freshet.name" .root)) }}
 {{- end }}
 {{- $all = mergeOverwrite $all (deepCopy $values.settings) (deepCopy .settings) -}}
 {{- range $name, $from := include "freshet.secrets" . | fromYaml }}
@@ -149,7 +152,7 @@ the static membership (group.instance.id), by which a worker keeps its shards. *
 {{- end }}
 {{- end }}
 
-{{/* What values say of pods: of a worker, or the migration, what stands under it, in place of what
+{{/* What values say of pods: of a worker, the migration or the commands, what stands under it, in place of what
 stands for all. Values of a release of before may lack some of it. */}}
 {{- define "freshet.own" -}}
 {{- $own := dict -}}

@@ -88,7 +88,7 @@ async def test_crawlee_answers_once_whatever_becomes_of_a_request(local_broker, 
     assert outcomes[own].digest == "what matters"
     for request in (refused, slow):
         assert (outcomes[request].result, outcomes[request].http_status) == ("failed", 200)
-    assert (outcomes[forbidden].result, site.seen["/private/1"]) == ("gone", 0)
+    assert (outcomes[forbidden].result, site.seen["/private/1"]) == ("disallowed", 0)
     assert (outcomes[unreadable].result, outcomes[unreadable].http_status) == ("failed", None)
     assert (outcomes[turned_away].result, outcomes[turned_away].http_status) == ("failed", 429)
     assert outcomes[turned_away].retry_after_seconds == 7

@@ -2,76 +2,15 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
+from alert_trials import CASES, RULES, TOP, alerts, evaluate, rules, trial
 from tools import need_tool
 
-TOP = Path(__file__).parents[3]
-RULES = TOP / "deploy/prometheus/alerts.yml"
-CASES = yaml.safe_load((Path(__file__).parent / "alert_cases.yml").read_text())
 VALUES = yaml.safe_load((TOP / "deploy/chart/values.yaml").read_text())
 NEEDED = [name for name, worker in VALUES["workers"].items() if worker["enabled"]]
 """Workers without which there is no Freshet: the chart has all others off."""
-
-
-def rules():
-    return [
-        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
-    ]
-
-
-def alerts():
-    return {rule["alert"]: rule for rule in rules() if "alert" in rule}
-
-
-def trial(case, series, firing):
-    """A test of promtool's: whether the alert of a case fires over these series."""
-    labels = {
-        "alertname": case["alert"],
-        "alertstate": "firing",
-        "severity": alerts()[case["alert"]]["labels"]["severity"],
-    } | case["labels"]
-    shown = ", ".join(f'{name}="{value}"' for name, value in labels.items())
-    expected = [{"labels": f"ALERTS{{{shown}}}", "value": 1}] if firing else []
-    return {
-        "name": f"{case['alert']} {'fires' if firing else 'is silent'}",
-        "interval": case.get("step", "30s"),
-        "input_series": [{"series": s, "values": values} for s, values in series.items()],
-        "promql_expr_test": [
-            {
-                "expr": f'ALERTS{{alertname="{case["alert"]}", alertstate="firing"}}',
-                "eval_time": case["at"],
-                "exp_samples": expected,
-            }
-        ],
-    }
-
-
-def evaluate(folder, tests, rules_file=RULES):
-    """What promtool says of tests: each evaluates its alert's group, at its own interval."""
-    groups = yaml.safe_load(rules_file.read_text())["groups"]
-    files = []
-    for group in groups:
-        rule_file = folder / f"{group['name']}.yml"
-        rule_file.write_text(yaml.safe_dump({"groups": [group]}))
-        named = {rule.get("alert") for rule in group["rules"]}
-        ours = [test for test in tests if test["name"].partition(" ")[0] in named]
-        for step in sorted({test["interval"] for test in ours}):
-            document = {
-                "rule_files": [str(rule_file)],
-                "evaluation_interval": step,
-                "tests": [test for test in ours if test["interval"] == step],
-            }
-            files.append(str(folder / f"tests-{group['name']}-{step}.yml"))
-            Path(files[-1]).write_text(yaml.safe_dump(document, sort_keys=False))
-    return subprocess.run(
-        [need_tool("promtool"), "test", "rules", *files],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def trials():

@@ -285,19 +285,19 @@ def test_the_coordinators_page_may_ask_every_scheduler():
 
 def test_the_schema_and_the_topics_are_there_before_a_worker_is_changed():
     [job] = of_kind(rendered((), *ALL), "Job").values()
+    # Not before a rollback: an older version refuses the newer schema, and needs no other.
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
     pod = job["spec"]["template"]["spec"]
     assert [c["args"] for c in pod["initContainers"]] == [["migrate"]]
     assert [c["args"] for c in pod["containers"]] == [["topics", "ensure", "--fix"]]
+    # A pod that is restarted in place is deleted at the last failure, and its log with it.
+    assert pod["restartPolicy"] == "Never"
     # A hook is made before the release's own objects: it may lean on none of them.
     assert not of_kind(rendered((), *ALL), "ConfigMap", "Secret")
 
 
-def test_prometheus_gets_the_projects_rules_and_their_names_of_workers():
+def test_prometheus_knows_workers_by_the_names_that_the_rules_have():
     documents = rendered(("large.yaml",), *ALL)
-    [rules] = of_kind(documents, "PrometheusRule").values()
-    alerts = yaml.safe_load((TOP / "deploy/prometheus/alerts.yml").read_text())
-    assert rules["spec"] == alerts
     [monitor] = of_kind(documents, "PodMonitor").values()
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
     [relabeling] = endpoint["relabelings"]

@@ -52,6 +52,11 @@ def test_composes_workers_are_the_workers_on_their_ports():
     assert services["migrate"]["command"] == ["migrate"]
 
 
+def test_composes_coordinators_ask_every_scheduler_about_a_page():
+    asked = COMPOSE["services"]["coordinator"]["environment"]["SCHEDULER_URLS"]
+    assert asked == f"http://scheduler:{DEFAULT_PORTS['scheduler']}"
+
+
 def test_compose_waits_for_servers_and_migrations():
     for name in WORKERS:
         waits = COMPOSE["services"][name]["depends_on"]

@@ -162,10 +162,14 @@ def missing_modules(text):
     return {name for name in named if importlib.util.find_spec(name) is None}
 
 
+PODS = {"deploy/freshet-coordinator", "deploy/freshet-commands"}
+"""What kubectl calls deployments of the chart."""
+
+
 def missing_paths(text):
     path = r"(?<![\w./-])(?:clients|deploy|docs|migrations|services|shared|tests)/[\w./-]*\w"
     named = {name for line, _ in shown(text) for name in re.findall(path, line)}
-    return {name for name in named if not (TOP / name).exists()} - {"deploy/freshet-coordinator"}
+    return {name for name in named if not (TOP / name).exists()} - PODS
 
 
 def missing_settings(text):

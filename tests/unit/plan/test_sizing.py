@@ -72,6 +72,12 @@ def test_a_replica_may_be_away_and_the_others_hold_all_pages(pages, crawls, memo
     assert sizes.workers["coordinator"].replicas == 2
 
 
+def test_a_coordinator_has_room_for_the_processes_that_look_things_up_for_its_page():
+    coordinator = plan(wanted(), COST).workers["coordinator"]
+    views = sizing.VIEWS * sizing.VIEW_BYTES
+    assert coordinator.memory_bytes > 1.2 * (COST["coordinator_base_bytes"] + views)
+
+
 @settings(max_examples=300, deadline=None)
 @given(
     st.floats(1, 5e9),
