@@ -151,7 +151,7 @@ class _Scenario:
     async def _start(self) -> None:
         stack, options = self._stack, self._stack.options
         await stack.start_servers()
-        await prepare_system(stack.settings, must_be_empty=False)
+        await prepare_system(stack.settings, own_database=stack.own_database, must_be_empty=False)
         plan = make_plan(options, stack.status_file, stack.result_file)
         write_plan(plan, stack.plan_file)
         await import_world(stack.settings, plan, lambda _done, _of: None)

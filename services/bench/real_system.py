@@ -73,7 +73,7 @@ class RealSystem:
         """
         stack, options = self.stack, self.stack.options
         await stack.start_servers()
-        await prepare_system(stack.settings, must_be_empty=False)
+        await prepare_system(stack.settings, own_database=stack.own_database, must_be_empty=False)
         plan = make_plan(options, stack.status_file, stack.result_file)
         write_plan(plan, stack.plan_file)
         before = time.monotonic()

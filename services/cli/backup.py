@@ -133,8 +133,13 @@ def _saved(name: str) -> Topic:
     raise UserError(f"the copy has messages of {name!r}, which no copy has")
 
 
-async def save(settings: Settings, path: Path) -> dict[str, int]:
+async def save(settings: Settings, path: Path, *, force: bool = False) -> dict[str, int]:
     """Write a copy; the file is there when all of it is.
+
+    Args:
+        settings: of the installation.
+        path: of the file.
+        force: also where no budget stands, in the place of a copy that has one.
 
     Returns:
         topic → messages.
@@ -142,7 +147,8 @@ async def save(settings: Settings, path: Path) -> dict[str, int]:
     Raises:
         KafkaError: a topic cannot be read.
         psycopg.Error: a database is away, or refuses.
-        UserError: the file cannot be written, or is none: a pipe, a device.
+        UserError: the file cannot be written, or is none: a pipe, a device; or it has a budget, and
+            none stands.
     """
     place = _place_of(path)
     await go_by_broker_if_told(settings)
@@ -155,11 +161,25 @@ async def save(settings: Settings, path: Path) -> dict[str, int]:
         lines += [
             msgspec.json.encode(Line(topic.name, key, msgspec.Raw(value))) for key, value in values
         ]
+    if not counts[BANDWIDTH.name] and not force and _has_budget(place):
+        raise UserError(
+            f"no budget stands, and the copy in {path} has one: it stays, as topics may be lost. "
+            "Restore it (`freshet backup restore`), name another file, or give --force"
+        )
     try:
         _replace(place, b"\n".join(lines) + b"\n")
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
     return counts
+
+
+def _has_budget(path: Path) -> bool:
+    """Whether a file is a copy with a budget in it."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return any(line.topic == BANDWIDTH.name for line in read_copy(file).lines)
+    except (OSError, UnicodeDecodeError, UserError):
+        return False
 
 
 def _place_of(path: Path) -> Path:

@@ -14,6 +14,9 @@ MOST_PER_SECOND: Final = 1e6
 MOST_STEPS: Final = 1440
 """Of a day's schedule, as the contract has it: one each minute."""
 
+MOST_TIMES: Final = 10.0
+"""The budget that stands, a number without a unit may be at most."""
+
 _TIME = re.compile(r"^(\d{1,2}):(\d{2})(?::(\d{2}))?$")
 
 
@@ -35,6 +38,30 @@ def read_rate(text: str) -> float:
     if not 0 <= rate <= MOST_PER_SECOND:
         raise BadBandwidth(f"{text!r} is not between 0 and {MOST_PER_SECOND:g} crawls per second")
     return rate
+
+
+def has_unit(text: str) -> bool:
+    """Whether a rate, as `read_rate` takes it, says per what it is."""
+    return "/" in text
+
+
+def require_meant(rate: float, text: str, standing: float) -> None:
+    """Refuse a number without a unit that is far above what stands: it may be meant a day.
+
+    Args:
+        rate: crawls per second, of `text`.
+        text: as it was written.
+        standing: the budget, crawls per second; 0: nothing to compare it with.
+
+    Raises:
+        BadBandwidth: it is; says how it is set if it is meant.
+    """
+    if 0 < standing * MOST_TIMES < rate:
+        number = text.strip()
+        raise BadBandwidth(
+            f"{number} without a unit is crawls per second, {rate / standing:.3g} times the budget "
+            f"that stands ({standing:.6g}/s): write {number}/s if it is meant, or {number}/day"
+        )
 
 
 def read_schedule(given: str) -> list[tuple[int, float]]:

@@ -169,6 +169,15 @@ def _database_stopped(error: Exception) -> str:
     )
 
 
+def _right_missing(error: Exception) -> str:
+    from services.cli.missing_rights import advice  # noqa: PLC0415 - only in trouble
+
+    return (
+        f"the user of the database at {_database()} has not the right: {_first_line(error)}: "
+        f"{advice(error)} (deploy/security.md), or name another user in {_setting()}"
+    )
+
+
 _EXPLANATIONS: dict[str, Callable[[Exception], str]] = {
     "services.BrokerSilentError": _broker_silent,
     "aiokafka.KafkaConnectionError": _broker_away,
@@ -187,11 +196,7 @@ _EXPLANATIONS: dict[str, Callable[[Exception], str]] = {
         f"the database at {_database()} is of another version ({_first_line(error)}): run "
         "`freshet migrate`, of the newest version that is in use"
     ),
-    "psycopg.InsufficientPrivilege": lambda error: (
-        f"the user of the database at {_database()} has not the right: {_first_line(error)}. Grant "
-        "it the role for that, such as freshet_readonly (deploy/security.md), or name another user "
-        f"in {_setting()}"
-    ),
+    "psycopg.InsufficientPrivilege": _right_missing,
     "psycopg.Error": lambda error: f"the database at {_database()} refuses: {_first_line(error)}",
 }
 """By kind of error, the special before the general."""

@@ -1,6 +1,12 @@
-"""Files of pages to import, read a stretch at a time."""
+"""Files of pages to import, read a stretch at a time.
 
-from collections.abc import Iterator
+What else a file has is left out, and said. A column that looks like a misspelt one of those that
+may be missing is refused: without it pages would keep what they have, and nobody would know why.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +22,32 @@ BATCH_ROWS = 100_000
 REQUIRED = {"url": pa.string(), "importance": pa.float64()}
 OPTIONAL = {"max_age_days": pa.float64(), "crawled_at": pa.float64(), "class": pa.string()}
 
+_ALIKE = 0.82
+"""Of two names that are taken for one: `crawled` is `crawled_at`, and `created_at` is not."""
 
-def read_rows(file: Path) -> Iterator[PageBatch]:
+_LEAST_PART = 5
+"""Letters of a name that another one begins or ends with, to be taken for it: `max_age`."""
+
+Tell = Callable[[list[str]], None]
+
+
+def read_rows(
+    file: Path, tell: Tell = lambda _names: None, ignored: Collection[str] = ()
+) -> Iterator[PageBatch]:
     """The rows of a CSV (plain, .gz) or Parquet file: url, importance[, max_age_days, crawled_at,
     class].
 
+    Args:
+        file: which.
+        tell: called with the names of its other columns, which are left out; once, first.
+        ignored: names that may be like one of those and are not meant so.
+
     Raises:
-        UserError: the file lacks a column or a value is of the wrong type; names the place.
+        UserError: the file lacks a column, has one that is misspelt, or a value is of the wrong
+            type; names the place.
     """
     try:
-        for batch in _batches(file):
+        for batch in _batches(file, tell, ignored):
             # The bytes of a damaged file may be no text, and offsets may lead out of it.
             batch.validate(full=True)
             yield _rows(batch, file)
@@ -33,12 +55,12 @@ def read_rows(file: Path) -> Iterator[PageBatch]:
         raise UserError(f"{file}: {error}") from error
 
 
-def _batches(file: Path) -> Iterator[pa.RecordBatch]:
+def _batches(file: Path, tell: Tell, ignored: Collection[str]) -> Iterator[pa.RecordBatch]:
     types = REQUIRED | OPTIONAL
     if file.suffix == ".parquet":
         parquet = pa.parquet.ParquetFile(file)
         names = parquet.schema_arrow.names
-        _require(names, file)
+        tell(_others(names, file, ignored))
         wanted = [name for name in types if name in names]
         yield from parquet.iter_batches(BATCH_ROWS, columns=wanted)
         return
@@ -48,11 +70,16 @@ def _batches(file: Path) -> Iterator[pa.RecordBatch]:
         read_options=pa.csv.ReadOptions(use_threads=False, block_size=8 << 20),
         convert_options=pa.csv.ConvertOptions(column_types=types),
     )
-    _require(reader.schema.names, file)
+    tell(_others(reader.schema.names, file, ignored))
     yield from reader
 
 
-def _require(names: list[str], file: Path) -> None:
+def _others(names: list[str], file: Path, ignored: Collection[str]) -> list[str]:
+    """The columns that are not read.
+
+    Raises:
+        UserError: one that must be there is missing, or twice there, or one is misspelt.
+    """
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise UserError(
@@ -61,6 +88,25 @@ def _require(names: list[str], file: Path) -> None:
     twice = [name for name in REQUIRED | OPTIONAL if names.count(name) > 1]
     if twice:
         raise UserError(f"{file}: column {', '.join(twice)} is there more than once")
+    others = [name for name in dict.fromkeys(names) if name not in REQUIRED | OPTIONAL]
+    absent = [name for name in OPTIONAL if name not in names]
+    for name in others:
+        meant = next((known for known in absent if _are_alike(name, known)), None)
+        if meant is not None and name not in ignored:
+            raise UserError(
+                f"{file}: column {name} is not known: is it {meant}? There are "
+                f"{', '.join(REQUIRED | OPTIONAL)}; --ignore-column {name} leaves it out"
+            )
+    return others
+
+
+def _are_alike(name: str, known: str) -> bool:
+    """Whether one is likely to be meant for the other."""
+    one, other = (re.sub(r"[\W_]", "", text.lower()) for text in (name, known))
+    shorter, longer = sorted((one, other), key=len)
+    if len(shorter) >= _LEAST_PART and longer.startswith(shorter) | longer.endswith(shorter):
+        return True
+    return difflib.SequenceMatcher(None, one, other).ratio() >= _ALIKE
 
 
 def _rows(batch: pa.RecordBatch, file: Path) -> PageBatch:

@@ -124,7 +124,7 @@ class Demo:
         self._say("starting PostgreSQL, the broker and the sites")
         await self.website.start()
         await stack.start_servers()
-        await prepare_system(stack.settings, must_be_empty=False)
+        await prepare_system(stack.settings, own_database=stack.own_database, must_be_empty=False)
         self._tally = Tally(stack.settings)
         await self._tally.start()
         self._say("starting the workers and the crawler; adding the sites")

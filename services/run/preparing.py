@@ -3,8 +3,7 @@
 import asyncio
 from pathlib import Path
 
-import psycopg
-
+from migrations.found import look
 from migrations.upgrade import migrate
 from services.run.errors import RunRefused
 from services.run.options import RunOptions
@@ -32,12 +31,17 @@ def make_plan(options: RunOptions, status_file: Path, result_file: Path) -> Worl
     )
 
 
-async def prepare_system(settings: Settings, *, must_be_empty: bool) -> None:
+async def prepare_system(settings: Settings, *, own_database: bool, must_be_empty: bool) -> None:
     """Make tables and topics.
 
+    Args:
+        settings: of the run.
+        own_database: the run made it; else it is somebody's, and is looked at before it is altered.
+        must_be_empty: what is simulated would mix with what is there.
+
     Raises:
-        RunRefused: the database holds pages already, and a simulation would spoil them; or there
-            are several databases.
+        RunRefused: the database holds pages already, or is of another version; or there are several
+            databases.
     """
     if settings.databases is not None:
         raise RunRefused(
@@ -45,12 +49,9 @@ async def prepare_system(settings: Settings, *, must_be_empty: bool) -> None:
             "or start each worker by `freshet worker`"
         )
     url = settings.database_url.get_secret_value()
+    if not own_database:
+        await asyncio.to_thread(_require_fit, url, must_be_empty=must_be_empty)
     await asyncio.to_thread(migrate, url, settings.partitions)
-    if must_be_empty and await asyncio.to_thread(_has_pages, url):
-        raise RunRefused(
-            "the database that DATABASE_URL names holds pages already, and a simulated web would "
-            "mix with them: name an empty one, or use --world none"
-        )
     await ensure_topics(settings)
 
 
@@ -66,10 +67,27 @@ async def publish_budget(settings: Settings, crawls_per_second: float) -> None:
         await publisher.stop()
 
 
-def _has_pages(url: str) -> bool:
-    with psycopg.connect(url, connect_timeout=10) as connection:
-        row = connection.execute("SELECT EXISTS (SELECT 1 FROM pages)").fetchone()
-    return bool(row and row[0])
+def _require_fit(url: str, *, must_be_empty: bool) -> None:
+    """Refuse a database that a run would spoil, or migrate for others; nothing is altered.
+
+    Raises:
+        RunRefused: it has tables of another version; or pages or hosts, and must be empty.
+    """
+    found = look(url)
+    if found is None:
+        return
+    if not found.is_of_this_version:
+        raise RunRefused(
+            "the database that DATABASE_URL names has tables of another version (its schema is "
+            f"{found.revision}), and a run migrates none but its own: unset DATABASE_URL, name an "
+            "empty database, or call `freshet migrate` if that is meant"
+        )
+    if must_be_empty and found.holds_anything:
+        raise RunRefused(
+            "the database that DATABASE_URL names holds pages or hosts already, and a simulated "
+            "web would mix with them: unset DATABASE_URL, name an empty database, or use --world "
+            "none"
+        )
 
 
 def _absolute(file: Path | None) -> str | None:

@@ -84,10 +84,16 @@ class Session:
     async def _start(self) -> None:
         stack, options = self.stack, self.options
         began = time.monotonic()
-        self._say("starting PostgreSQL and the broker")
+        if stack.borrowed:
+            self._say(f"using the servers that {' and '.join(stack.borrowed)} name")
+        own = {"PostgreSQL": stack.own_database, "the broker": stack.own_broker}
+        if any(own.values()):
+            self._say(f"starting {' and '.join(name for name, is_own in own.items() if is_own)}")
         await stack.start_servers()
         simulated = options.world != "none"
-        await prepare_system(stack.settings, must_be_empty=simulated and not stack.own_database)
+        await prepare_system(
+            stack.settings, own_database=stack.own_database, must_be_empty=simulated
+        )
         if simulated:
             plan = make_plan(options, stack.status_file, stack.result_file)
             write_plan(plan, stack.plan_file)

@@ -61,6 +61,11 @@ class Stack:
         return self._settings
 
     @property
+    def borrowed(self) -> list[str]:
+        """The variables that name servers which are there without the run."""
+        return [name for name in (BROKER_VARIABLE, *DATABASE_VARIABLES) if name in os.environ]
+
+    @property
     def logs(self) -> Path:
         """Where every process writes its log."""
         return self.directory / "logs"

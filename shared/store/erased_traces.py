@@ -9,6 +9,7 @@ from shared.contracts.identity import identify
 from shared.store.connection import connect
 from shared.store.partitions import runs_of_blocks
 from shared.store.subscriptions import list_subscriptions, unwant_subscription
+from shared.store.writer import SECONDS_PER_PARTITION
 
 BLOCKS_AT_ONCE: Final = 4_096
 """Of a table that is looked through, 32 MB: a transaction each."""
@@ -17,8 +18,9 @@ _BEHIND_ALL: Final = "(4294967295,0)"
 """No row has this id, and none a higher one."""
 
 _DELETE: Final = """
-DELETE FROM {table} AS found USING erased_pages AS page, deployment
-WHERE found.ctid >= %s::tid AND found.ctid < %s::tid AND page.page_id = found.page_id
+DELETE FROM observations AS found USING erased_pages AS page, deployment
+WHERE found.recorded_at >= {since} AND found.recorded_at < {until}
+    AND found.ctid >= %s::tid AND found.ctid < %s::tid AND page.page_id = found.page_id
     -- In a growth what was found follows its page later, and not what is erased before.
     AND page.shard %% grown_from = found.shard %% grown_from
     -- What was found of one that is there again stays.
@@ -27,6 +29,7 @@ WHERE found.ctid >= %s::tid AND found.ctid < %s::tid AND page.page_id = found.pa
             AS family (shard)
         JOIN pages ON pages.shard = family.shard AND pages.page_id = page.page_id))
 """
+"""Of one partition, by its bounds: the right to delete is one of the whole table."""
 
 
 def delete_observations(database_url: str) -> int:
@@ -40,7 +43,10 @@ def delete_observations(database_url: str) -> int:
     deleted = 0
     with connect(database_url, "cli", autocommit=True) as connection:
         for table, begin, end in observation_runs(connection):
-            deleted += connection.execute(_DELETE.format(table=table), (begin, end)).rowcount
+            number = int(table.rpartition("_")[2])
+            since, until = (n * SECONDS_PER_PARTITION for n in (number, number + 1))
+            statement = _DELETE.format(since=since, until=until)
+            deleted += connection.execute(statement, (begin, end)).rowcount
     return deleted
 
 

@@ -12,6 +12,15 @@ from shared.store.connection import WORKING, Limits, connect
 PRUNED_AT_ONCE = 5_000
 """Old decisions that one call of `prune_multipliers` looks at."""
 
+_PRUNE = """
+DELETE FROM multiplier_history WHERE computed_at < %(before)s AND id = ANY(ARRAY(
+    SELECT id FROM multiplier_history
+    WHERE computed_at <= (SELECT computed_at FROM multiplier_history ORDER BY id DESC LIMIT 1)
+    ORDER BY id LIMIT %(most)s))
+"""
+"""The oldest by number first: the rest of the table is never looked at. Those of a clock that was
+ahead, later than the newest decision of all, are passed by: none behind them would ever go."""
+
 _PLAIN = (
     "version, computed_at, effective_at, multiplier, crawls_per_second, cause, why, epoch, leader, "
     "ramp_to, ramp_seconds, achieved_crawls_per_second, achieved_ratio, live_shards, "
@@ -124,10 +133,6 @@ def prune_multipliers(database_url: str, before: float) -> int:
     Raises:
         psycopg.Error: the server cannot be reached, or refuses.
     """
+    given = {"before": before, "most": PRUNED_AT_ONCE}
     with connect(database_url, "multipliers") as connection:
-        # The oldest by number first: the rest of the table is never looked at.
-        return connection.execute(
-            "DELETE FROM multiplier_history WHERE computed_at < %s AND id = ANY(ARRAY("
-            "SELECT id FROM multiplier_history ORDER BY id LIMIT %s))",
-            (before, PRUNED_AT_ONCE),
-        ).rowcount
+        return connection.execute(_PRUNE, given).rowcount

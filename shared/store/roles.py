@@ -1,8 +1,10 @@
-"""Who may do what in the database: a group role for each worker that has something to do there.
+"""Who may do what in the database: a group role for each worker that has something to do there, one
+for who gives commands, and one for who only reads.
 
 The roles cannot log in. An operator grants them to users of their own (`GRANT freshet_scheduler TO
 crawl_scheduler`), and each worker logs in as its user: whoever takes over a scheduler can read
-what it reads, and change nothing. The ingester has no database, and no role.
+what it reads, and change nothing. The ingester has no database, and no role. What alters tables is
+for their owner: `freshet migrate`, `freshet shards grow`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -134,7 +136,31 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "hosts": "SELECT (shard, host_id, host)",
         **_LETTING_IN,
     },
-    # The secrets of subscriptions are nobody's to read.
+    # Whatever commands read and write; pages are erased by estimators, which are told to.
+    "freshet_operator": dict.fromkeys(_EVERYTHING, "SELECT")
+    | {
+        # Whether it knows the schema.
+        "alembic_version": "SELECT",
+        # `freshet pages import`.
+        "pages": "SELECT, INSERT, UPDATE",
+        "page_urls": "SELECT, INSERT, UPDATE",
+        "hosts": "SELECT, INSERT, UPDATE",
+        "shard_owners": "SELECT, INSERT, UPDATE",
+        "page_imports": "SELECT, INSERT, DELETE",
+        "page_classes": "SELECT, INSERT, UPDATE",
+        # `freshet pages purge`, `freshet hosts erase`.
+        "observations": "SELECT, DELETE",
+        # `freshet positions settle`.
+        "stream_positions": "SELECT, INSERT, UPDATE",
+        "stream_topics": "SELECT, INSERT, UPDATE",
+        # `freshet sites`, `freshet subscriptions`: they make the secrets.
+        "watched_sites": "SELECT, INSERT, UPDATE, DELETE",
+        "watched_sources": "SELECT, INSERT, UPDATE, DELETE",
+        "websub_subscriptions": "SELECT, INSERT, UPDATE",
+        # `freshet changes`.
+        "operator_changes": "SELECT, INSERT",
+    },
+    # The secrets of subscriptions are not for who only reads.
     "freshet_readonly": dict.fromkeys(_EVERYTHING, "SELECT"),
 }
 """Role → table → privileges."""

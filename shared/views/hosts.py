@@ -22,7 +22,8 @@ class BadHost(ValueError):
 
 
 def host_name(written: str) -> str:
-    """A host's name as Freshet has it, of what people write.
+    """A host's name as Freshet has it, of what people write: without the port that is its scheme's
+    own, of either.
 
     Raises:
         BadHost: it is no authority of a URL.
@@ -30,7 +31,7 @@ def host_name(written: str) -> str:
     if "/" in written or "@" in written:
         raise BadHost(f"{written!r} is not a host: give the authority only, like example.com:8080")
     try:
-        return identify(f"http://{written}/").host
+        return identify(f"http://{written.removesuffix(':443')}/").host
     except BadUrl as error:
         raise BadHost(f"{written!r} is not a host: {error}") from error
 

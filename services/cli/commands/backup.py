@@ -39,13 +39,17 @@ def command() -> None:
 
 @command.command("save")
 @click.argument("file", type=_FILE)
+@click.option("--force", is_flag=True, help="Also over a copy with a budget, where none stands.")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def save(file: Path, as_json: bool) -> None:
-    """Write the budget and the limits that hold now to FILE."""
+def save(file: Path, force: bool, as_json: bool) -> None:
+    """Write the budget and the limits that hold now to FILE.
+
+    A copy that has a budget stays where none stands any more: topics may have been lost.
+    """
     from services.cli.backup import save as write  # noqa: PLC0415 - commands load what they need
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    show(asyncio.run(write(load_settings(), file)), as_json=as_json)
+    show(asyncio.run(write(load_settings(), file, force=force)), as_json=as_json)
 
 
 @command.command("restore")

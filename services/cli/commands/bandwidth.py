@@ -7,9 +7,11 @@ import click
 
 from services.cli.bandwidths import (
     BadBandwidth,
+    has_unit,
     history_rows,
     read_rate,
     read_schedule,
+    require_meant,
     time_of_day,
     when,
 )
@@ -40,6 +42,20 @@ class Rate(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class WrittenRate(click.ParamType):
+    """As `Rate`, and how it was written."""
+
+    name = "rate"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """The text and crawls per second, or click's error."""
+        if isinstance(value, tuple):
+            return value
+        return str(value), Rate().convert(value, param, ctx)
+
+
 @click.group()
 def command() -> None:
     """Read and set the budget of crawls for the whole system.
@@ -68,7 +84,7 @@ def get(as_json: bool) -> None:
 
 
 @command.command("set")
-@click.argument("rate", type=Rate())
+@click.argument("rate", type=WrittenRate())
 @click.option(
     "--ramp",
     type=Number(0, SECONDS_PER_DAY),
@@ -77,22 +93,30 @@ def get(as_json: bool) -> None:
     help="Go there evenly, in so many seconds of the clock.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def set_(rate: float, ramp: float, as_json: bool) -> None:
-    """Set the budget to RATE: `100/s` or `5000000/day`. A schedule is over then."""
+def set_(rate: tuple[str, float], ramp: float, as_json: bool) -> None:
+    """Set the budget to RATE: `100/s` or `5000000/day`. A schedule is over then.
+
+    A number without a unit is crawls per second. One that is more than ten times the budget that
+    stands is refused: it may be meant a day.
+    """
     from services.cli.broker_time import go_by_broker, go_by_broker_if_told  # noqa: PLC0415
     from shared.contracts.messages import Bandwidth  # noqa: PLC0415
     from shared.pacing.budget import Budget  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    settings = load_settings()
+    settings, (written, wanted) = load_settings(), rate
     # A ramp begins when it is said to; anything else holds when it comes.
     asyncio.run((go_by_broker if ramp > 0 else go_by_broker_if_told)(settings))
     now = settings.clock().now()
     before = None
-    if ramp > 0:
+    if ramp > 0 or not has_unit(written):
         last = _current(settings)
-        before = Budget.from_message(last).at(now).rate if last is not None else 0.0
-    message = Bandwidth(rate, set_at=now, ramp_seconds=ramp, ramp_from=before)
+        holds = Budget.from_message(last).at(now).rate if last is not None else 0.0
+        before = holds if ramp > 0 else None
+        if last is not None and not has_unit(written):
+            steps = (step.crawls_per_second for step in last.schedule)
+            _require_meant(wanted, written, max(holds, last.crawls_per_second, *steps))
+    message = Bandwidth(wanted, set_at=now, ramp_seconds=ramp, ramp_from=before)
     _publish(settings, message, as_json=as_json)
 
 
@@ -165,6 +189,13 @@ def history(last: int, causes: tuple[str, ...], as_json: bool) -> None:
         show_json(rows[::-1])
         return
     show_rows(history_rows(rows), as_json=False, empty="nothing was decided yet")
+
+
+def _require_meant(rate: float, written: str, standing: float) -> None:
+    try:
+        require_meant(rate, written, standing)
+    except BadBandwidth as error:
+        raise UserError(str(error)) from error
 
 
 def _current(settings: "Settings") -> "Bandwidth | None":

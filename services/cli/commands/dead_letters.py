@@ -131,13 +131,17 @@ def replay(dry_run: bool, as_json: bool, **filters: Any) -> None:
 
 @command.command("drop")
 @filtered
+@click.option("--all", "everything", is_flag=True, help="All that there are.")
 @click.option("--dry-run", is_flag=True, help="Only say how many there are.")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def drop(dry_run: bool, as_json: bool, **filters: Any) -> None:
-    """Mark them as dealt with: they are not replayed any more.
+def drop(everything: bool, dry_run: bool, as_json: bool, **filters: Any) -> None:
+    """Mark them as dealt with: they are not replayed any more. Say which, or --all.
 
     They stay to be read until the topic's retention deletes them.
     """
+    are_named = any(chosen is not None for chosen in filters.values())
+    if everything == are_named:
+        raise click.UsageError("say which letters to drop, or --all of them, and not both")
     _deal("dropped", filters, dry_run=dry_run, as_json=as_json)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -24,7 +25,8 @@ def command() -> None:
     rule binds.
 
     HOST is a URL's authority: `example.com`, or `example.com:8080` on a port that is not the
-    scheme's own. The strictest rule holds: the operators' limit and block, the crawl delay of
+    scheme's own. Where a rule is set and no page of HOST is known, it holds all the same, and that
+    is said. The strictest rule holds: the operators' limit and block, the crawl delay of
     robots.txt, a pause that the host asked for, and what was learned of a host that fails. None of
     them changes another, and all survive restarts.
 
@@ -85,12 +87,13 @@ def limit(host: str, rate: float | None, most_open: int | None, as_json: bool) -
     name = _name_of(host)
     said: dict[str, Any] = {}
     settings = _going_by_broker()
-    if rate is not None:
-        said["max_crawls_per_second"] = None if math.isnan(rate) else rate
-        _publish(settings, name, "limit", rate=said["max_crawls_per_second"])
-    if most_open is not None:
-        said["max_open_requests"] = most_open or None
-        _publish(settings, name, "open", most_open=said["max_open_requests"])
+    with _noted_if_unknown(settings, name):
+        if rate is not None:
+            said["max_crawls_per_second"] = None if math.isnan(rate) else rate
+            _publish(settings, name, "limit", rate=said["max_crawls_per_second"])
+        if most_open is not None:
+            said["max_open_requests"] = most_open or None
+            _publish(settings, name, "open", most_open=said["max_open_requests"])
     show({"host": name} | said, as_json=as_json)
 
 
@@ -105,7 +108,8 @@ def block(host: str, hours: float, as_json: bool) -> None:
     name = _name_of(host)
     settings = _going_by_broker()
     until = settings.clock().now() + hours * 3600
-    _publish(settings, name, "block", until=until)
+    with _noted_if_unknown(settings, name):
+        _publish(settings, name, "block", until=until)
     answer = {"host": name, "blocked_until": until}
     show(answer if as_json else timed(answer), as_json=as_json)
 
@@ -115,8 +119,9 @@ def block(host: str, hours: float, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def unblock(host: str, as_json: bool) -> None:
     """End the operators' block of HOST; a pause that it asked for, or a back-off, goes on."""
-    name = _name_of(host)
-    _publish(_going_by_broker(), name, "block")
+    name, settings = _name_of(host), _going_by_broker()
+    with _noted_if_unknown(settings, name):
+        _publish(settings, name, "block")
     show({"host": name, "blocked_until": None}, as_json=as_json)
 
 
@@ -232,6 +237,12 @@ def _name_of(host: str) -> str:
     from shared.views.hosts import host_name  # noqa: PLC0415
 
     return host_name(host)
+
+
+def _noted_if_unknown(settings: "Settings", name: str) -> AbstractContextManager[None]:
+    from services.cli.unknown_hosts import noted_if_unknown  # noqa: PLC0415
+
+    return noted_if_unknown(settings, name)
 
 
 def _going_by_broker() -> "Settings":

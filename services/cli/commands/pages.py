@@ -1,7 +1,7 @@
 """`freshet pages import|remove|purge|max-age`."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from shared.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from shared.runtime.settings import Settings
-    from shared.store.import_rows import ImportReport
+    from shared.store.import_rows import ImportReport, PageBatch
 
 
 @click.group()
@@ -44,17 +44,26 @@ def command() -> None:
     "kafka: as page-updates, so that running workers learn of them at once. "
     "auto: copy, or kafka where an estimator runs.",
 )
+@click.option(
+    "--ignore-column",
+    "ignored",
+    multiple=True,
+    metavar="NAME",
+    help="Leave out this column, which looks like a misspelt one. Repeatable.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def import_(file: Path, via: str, as_json: bool) -> None:
+def import_(file: Path, via: str, ignored: tuple[str, ...], as_json: bool) -> None:
     """Import the pages of FILE: CSV (plain or .gz) or Parquet.
 
     Columns: url, importance (request rate, or any positive weight), and if there max_age_days
     (crawl at least this often; empty: no bound of its own), crawled_at (Unix seconds at which the
     copy that is already held was crawled; absent: the page is new) and class (see FRESHET_CLASSES;
     empty: none). Pages that are known get the new weight, and a new bound and class where there is
-    a column of them: without one what they have stays, whichever way they go.
+    a column of them: without one what they have stays, whichever way they go. Other columns are
+    left out, and named; one that is almost called like one of these is refused.
     """
     from services.cli.import_bar import ImportBar  # noqa: PLC0415
+    from services.cli.page_files import read_rows  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.writer_lock import StoreBusy  # noqa: PLC0415
 
@@ -64,18 +73,22 @@ def import_(file: Path, via: str, as_json: bool) -> None:
         def progress(report: "ImportReport") -> None:
             bar.advance(report.read, None)
 
-        used = via
+        def tell(names: list[str]) -> None:
+            others[:] = names
+
+        used, others = via, list[str]()
         if via != "kafka":
             try:
-                report = _copy(settings, file, progress)
+                report = _copy(settings, read_rows(file, tell, ignored), progress)
                 used = "copy"
             except StoreBusy:
                 if via == "copy":
                     raise
                 used = "kafka"
         if used == "kafka":
-            report = _publish(settings, file, progress)
-    show(_answer(report, used), as_json=as_json)
+            report = _publish(settings, read_rows(file, tell, ignored), progress)
+    answer = _answer(report, used)
+    show(answer | ({"columns_left_out": others} if others else {}), as_json=as_json)
 
 
 def _of_several(function: Any) -> Any:
@@ -248,9 +261,8 @@ def max_age(
     show({"asked_for": asked_for}, as_json=as_json)
 
 
-def _copy(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
+def _copy(settings: "Settings", rows: "Iterator[PageBatch]", progress: Any) -> "ImportReport":
     from services.cli.broker_time import go_by_broker_or_database  # noqa: PLC0415
-    from services.cli.page_files import read_rows  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.store.import_rows import gathered  # noqa: PLC0415
     from shared.store.imports import ROWS_A_BATCH, import_shared  # noqa: PLC0415
@@ -259,18 +271,17 @@ def _copy(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
     return import_shared(
         databases_of(settings),
         settings.partitions,
-        gathered(read_rows(file), ROWS_A_BATCH),
+        gathered(rows, ROWS_A_BATCH),
         now=settings.clock().now(),
         progress=progress,
         private_hosts=settings.allow_private_hosts,
     )
 
 
-def _publish(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
-    from services.cli.page_files import read_rows  # noqa: PLC0415
+def _publish(settings: "Settings", rows: "Iterator[PageBatch]", progress: Any) -> "ImportReport":
     from services.cli.page_updates import publish_rows  # noqa: PLC0415
 
-    return asyncio.run(publish_rows(settings, read_rows(file), progress))
+    return asyncio.run(publish_rows(settings, rows, progress))
 
 
 def _answer(report: "ImportReport", via: str) -> dict[str, Any]:

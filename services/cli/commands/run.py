@@ -107,8 +107,9 @@ def command(**given: Any) -> None:
 
     PostgreSQL, a broker, the four workers and a world of pages, pingers and crawlers start, and a
     live view shows how fresh the copy is kept. Nothing needs to be installed. Where
-    KAFKA_BOOTSTRAP_SERVERS or DATABASE_URL are set, those servers are used instead. Other commands
-    talk to a run after `. .freshet/run/environment`; with `--world none` after
+    KAFKA_BOOTSTRAP_SERVERS or DATABASE_URL are set, those servers are used instead: that database
+    must be of this version or have no tables yet, and no pages either where a web is simulated.
+    Other commands talk to a run after `. .freshet/run/environment`; with `--world none` after
     `. .freshet/system/environment`.
 
     \b

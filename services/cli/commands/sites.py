@@ -55,8 +55,9 @@ def add(
     from shared.contracts.identity import is_private_host  # noqa: PLC0415 - only what is needed
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.watched import Site  # noqa: PLC0415
+    from shared.views.hosts import host_name  # noqa: PLC0415
 
-    settings, page, named_hosts = load_settings(), _page(url), [_host(one) for one in hosts]
+    settings, page, named_hosts = load_settings(), _page(url), [host_name(one) for one in hosts]
     if is_private_host(page.host) and not settings.allow_private_hosts:
         raise UserError(
             f"{page.host} is not on the public internet: FRESHET_ALLOW_PRIVATE_HOSTS lets it"
@@ -189,13 +190,6 @@ def _subscribed(settings: "Settings", found: "Found") -> list[str]:
             new_id, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
             add_subscription(connection, new_id, topic, None, secret)
     return topics
-
-
-def _host(written: str) -> str:
-    """A host's name as its pages have it: without the port that is its scheme's own, of either."""
-    from shared.views.hosts import host_name  # noqa: PLC0415
-
-    return host_name(written.removesuffix(":443"))
 
 
 def _page(written: str) -> "PageIdentity":

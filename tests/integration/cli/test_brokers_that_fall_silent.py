@@ -48,7 +48,7 @@ async def fill(settings):
     "arguments",
     [
         ["dead-letters", "list"],
-        ["dead-letters", "drop"],
+        ["dead-letters", "drop", "--all"],
         ["bandwidth", "get"],
         ["backup", "save", "kept.jsonl"],
     ],

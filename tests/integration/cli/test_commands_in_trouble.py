@@ -38,7 +38,7 @@ WRITES = (
     ["hosts", "erase", "a.example", "--yes"],
     ["sites", "remove", "https://a.example/"],
     ["subscriptions", "remove", "https://a.example/"],
-    ["shards", "grow", "16"],
+    ["shards", "grow", "16", "--yes"],
 )
 
 
@@ -109,7 +109,7 @@ def _full(url, table):
     [
         (["pages", "import", "pages.csv"], "hosts"),
         (["sites", "remove", "https://a.example/"], "watched_sites"),
-        (["shards", "grow", "16"], "shard_splits"),
+        (["shards", "grow", "16", "--yes"], "shard_splits"),
     ],
     ids=str,
 )
@@ -153,7 +153,7 @@ def test_a_copy_for_which_there_is_no_room(run, tmp_path):
         ["bandwidth", "get"],
         ["positions", "list", "--broken"],
         ["positions", "settle", "--topic", "signals", "--yes"],
-        ["shards", "grow", "16"],
+        ["shards", "grow", "16", "--yes"],
         ["backup", "save", "kept.jsonl"],
         ["backup", "restore", "kept.jsonl"],
     ],

@@ -45,12 +45,26 @@ def stranger(migrated_url):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["explain", "https://a.example/1"], ["changes"], ["migrate"]], ids=" ".join
+    ("arguments", "who"),
+    [
+        (["explain", "https://a.example/1"], "freshet_readonly"),
+        (["changes"], "freshet_readonly"),
+        (["sites", "remove", "https://a.example/"], "freshet_operator"),
+        (["subscriptions", "add", "https://a.example/"], "freshet_operator"),
+        (["migrate"], "the user who owns the tables"),
+    ],
+    ids=str,
 )
-def test_a_user_without_the_right_is_told_of_the_roles(run, stranger, arguments):
+def test_a_user_without_the_right_is_told_who_has_it(run, stranger, arguments, who):
+    with psycopg.connect(stranger) as connection:
+        user = connection.info.user
+    with psycopg.connect(stranger.replace(f"{user}@", "postgres@"), autocommit=True) as connection:
+        if who == "freshet_operator":
+            # Whoever may read is about to write.
+            connection.execute(f"GRANT freshet_readonly TO {user}")
     said = refusal(run(arguments, stranger))
     assert "permission denied" in said
-    assert "freshet_readonly" in said
+    assert who in said
     assert "DATABASE_URL" in said
 
 

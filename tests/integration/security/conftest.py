@@ -1,13 +1,16 @@
-"""Apache Kafka behind TLS and passwords, and a PostgreSQL that wants both."""
+"""Apache Kafka behind TLS and passwords, a PostgreSQL that wants both, and users of its roles."""
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from apache import need_apache_kafka
 from certificates import Authority
 
 from deploy.local.apache import ApacheKafka, Guard
+from shared.store.roles import ROLES
 
 USER, PASSWORD = "freshet", "pass-w0rd-of-tests"
 
@@ -75,3 +78,16 @@ def access(guard: Guard, guarded_kafka: ApacheKafka, authority: Authority) -> di
         certificate, key = authority.issue("client")
         settings |= {"kafka_ssl_certfile": certificate, "kafka_ssl_keyfile": key}
     return settings
+
+
+@pytest.fixture
+def logins(migrated_url: str) -> Iterator[dict[str, str]]:
+    """role → address of the database as a user who has that role alone."""
+    users = {role: f"{role}_{uuid.uuid4().hex[:8]}" for role in ROLES}
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
+        for role, user in users.items():
+            connection.execute(f"CREATE ROLE {user} LOGIN IN ROLE {role}")
+    yield {role: migrated_url.replace("postgres@", f"{user}@", 1) for role, user in users.items()}
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
+        for user in users.values():
+            connection.execute(f"DROP ROLE {user}")

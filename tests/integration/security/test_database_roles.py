@@ -40,19 +40,6 @@ SHARDS = 4
 URLS = [f"https://host-{n}.example/" for n in range(8)]
 
 
-@pytest.fixture
-def logins(migrated_url):
-    """role → address of the database as a user who has that role alone."""
-    users = {role: f"{role}_{uuid.uuid4().hex[:8]}" for role in ROLES}
-    with psycopg.connect(migrated_url, autocommit=True) as connection:
-        for role, user in users.items():
-            connection.execute(f"CREATE ROLE {user} LOGIN IN ROLE {role}")
-    yield {role: as_user(migrated_url, user) for role, user in users.items()}
-    with psycopg.connect(migrated_url, autocommit=True) as connection:
-        for user in users.values():
-            connection.execute(f"DROP ROLE {user}")
-
-
 def as_user(url: str, user: str) -> str:
     """The address, as another user."""
     return url.replace("postgres@", f"{user}@", 1)
@@ -205,6 +192,18 @@ FORBIDDEN = {
         "DELETE FROM let_in_hosts",
         "UPDATE pages SET importance = 9",
         "SELECT * FROM stream_positions",
+    ],
+    "freshet_operator": [
+        "DELETE FROM pages",
+        "TRUNCATE observations",
+        "UPDATE observations SET changed = true",
+        "UPDATE coordinator_lease SET epoch = 9",
+        "UPDATE deployment SET shards = 9",
+        "UPDATE shard_splits SET state = 3",
+        "UPDATE operator_changes SET who = 'nobody'",
+        "DELETE FROM operator_changes",
+        "UPDATE multiplier_history SET multiplier = 9",
+        "SELECT freshet_drop_observations(1)",
     ],
     "freshet_readonly": [
         "SELECT secret FROM websub_subscriptions",

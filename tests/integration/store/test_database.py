@@ -27,7 +27,6 @@ from shared.store.multipliers import (
     Decided,
     append_multipliers,
     last_multipliers,
-    prune_multipliers,
     row_of,
 )
 from shared.store.page_parts import DamagedStore
@@ -388,11 +387,3 @@ def test_a_decision_is_noted_with_its_shares_and_its_reason(store):
         "slot_value": 0.125,
     }
     assert last_multipliers(store, 1, ["bandwidth"]) == []
-
-
-def test_old_decisions_go_a_few_at_a_time(store, monkeypatch):
-    monkeypatch.setattr("shared.store.multipliers.PRUNED_AT_ONCE", 3)
-    sent = [Multipliers(n, NOW + n, NOW + n, 0.1, 5.0, 0.0, [], "demand") for n in range(8)]
-    append_multipliers(store, [row_of(Decided(message, 1.0, 1.0, 1)) for message in sent])
-    assert [prune_multipliers(store, NOW + 5) for _ in range(3)] == [3, 2, 0]
-    assert [row["version"] for row in last_multipliers(store, 9)] == [7, 6, 5]

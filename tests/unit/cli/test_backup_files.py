@@ -68,6 +68,31 @@ def nothing_stands(monkeypatch):
     monkeypatch.setattr(backup, "all_standing", nothing)
 
 
+BUDGET = '{"topic":"bandwidth","key":"global","message":{"crawls_per_second":5.0}}\n'
+
+
+def test_a_copy_with_a_budget_stays_where_none_stands_any_more(
+    nothing_stands, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    copy = tmp_path / "copy"
+    copy.write_text(HEAD + LIMIT + BUDGET)
+    refused = CliRunner().invoke(main, ["backup", "save", "copy"])
+    assert refused.exit_code == 2
+    assert "--force" in refused.output
+    assert copy.read_text() == HEAD + LIMIT + BUDGET
+    assert CliRunner().invoke(main, ["backup", "save", "copy", "--force"]).exit_code == 0
+    assert "bandwidth" not in copy.read_text()
+
+
+@pytest.mark.parametrize("before", [HEAD + LIMIT, "", "something else", HEAD + BUDGET[:-9]])
+def test_any_other_file_is_written_anew(nothing_stands, monkeypatch, tmp_path, before):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copy").write_text(before)
+    assert CliRunner().invoke(main, ["backup", "save", "copy"]).exit_code == 0
+    assert (tmp_path / "copy").read_text().count("\n") == 1
+
+
 async def test_a_copy_takes_the_place_of_no_pipe_or_device(nothing_stands, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "stdout").symlink_to("pipe")

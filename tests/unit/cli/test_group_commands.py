@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from services.cli import audit, group_limits, kafka
+from services.cli import audit, group_limits, growth, kafka
 from services.cli.errors import UserError
 from services.cli.main import main
 from shared.contracts.fields import MOST_GROUPS
@@ -161,7 +161,8 @@ def grow(monkeypatch):
         monkeypatch.setattr(growing, "require_partitions", passes)
         monkeypatch.setattr(splitting, "require_can_grow", lambda *_: {})
         monkeypatch.setattr(splitting, "prepare", prepare)
-        result = CliRunner().invoke(main, ["shards", "grow", str(number)])
+        monkeypatch.setattr(growth, "require_order", passes)
+        result = CliRunner().invoke(main, ["shards", "grow", str(number), "--yes"])
         return result.output, bool(changed)
 
     return invoke

@@ -1,7 +1,8 @@
-"""`freshet hosts limit`: what is sent, and what is noted."""
+"""`freshet hosts limit|block`: what is sent, what is noted, and what is said of unknown hosts."""
 
 import json
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 
@@ -9,6 +10,7 @@ from services.cli import audit, kafka
 from services.cli.main import main
 from shared.contracts.messages import HostLimit
 from shared.contracts.topics import HOST_LIMITS
+from shared.store import host_listing
 
 HOST = "a.example"
 
@@ -58,3 +60,50 @@ def test_both_are_said_each_by_a_message_of_its_own(run):
         HostLimit(HOST, max_open_requests=3, only="open"),
     ]
     assert noted == [{"max_crawls_per_second": 2.0}, {"max_open_requests": 3}]
+
+
+@pytest.fixture
+def say(monkeypatch):
+    """Runs a command where hosts are known, or cannot be asked for: its exit code, what it says on
+    standard error, and about which hosts it has sent something."""
+
+    def invoke(*arguments, known=()):
+        sent = []
+
+        async def publish(_settings, _topic, host, _message):
+            sent.append(host)
+
+        def read(_url, host, _limits):
+            if isinstance(known, Exception):
+                raise known
+            # What is sent makes it known.
+            return host if host in known or sent else None
+
+        monkeypatch.setattr(kafka, "publish_for_host", publish)
+        monkeypatch.setattr(audit, "note", lambda *_: None)
+        monkeypatch.setattr(host_listing, "read_host", read)
+        result = CliRunner().invoke(main, ["hosts", *arguments])
+        return result.exit_code, result.stderr, sent
+
+    return invoke
+
+
+COMMANDS = [("limit", "1/s"), ("limit", "--open", "2"), ("block",), ("unblock",)]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_host_of_which_there_is_nothing_is_named(say, command):
+    action, *rest = command
+    code, said, sent = say(action, "exmaple.com", *rest, known=["example.com"])
+    assert (code, sent) == (0, ["exmaple.com"])
+    assert "no page of exmaple.com is known" in said
+    for known in (["example.com"], psycopg.OperationalError("away")):
+        code, said, sent = say(action, "example.com", *rest, known=known)
+        assert (code, sent) == (0, ["example.com"])
+        assert "is known" not in said
+
+
+@pytest.mark.parametrize("written", ["example.com:443", "EXAMPLE.com:80", "example.com"])
+def test_the_port_of_either_scheme_is_no_part_of_the_name(say, written):
+    assert say("block", written, known=["example.com"]) == (0, "", ["example.com"])
+    assert say("block", "example.com:8443")[2] == ["example.com:8443"]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
@@ -83,3 +84,53 @@ def test_errors_are_named(tmp_path: Path, text: str, told: str) -> None:
 
     with pytest.raises(UserError, match=told):
         list(read_rows(file))
+
+
+def write(tmp_path: Path, kind: str, *columns: str) -> Path:
+    """A file of one row with these columns beside the two that it must have."""
+    file = tmp_path / f"pages.{kind}"
+    row = {"url": ["https://a.example/"], "importance": [2.0]} | {name: [7.0] for name in columns}
+    table = pa.table(row)
+    if kind == "csv":
+        pyarrow.csv.write_csv(table, file)
+    else:
+        pyarrow.parquet.write_table(table, file)
+    return file
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("max_age", "max_age_days"),
+        ("Max_Age_Days", "max_age_days"),
+        ("max age days", "max_age_days"),
+        ("max_age_day", "max_age_days"),
+        ("maxagedays", "max_age_days"),
+        ("crawled", "crawled_at"),
+        ("crawled_ta", "crawled_at"),
+        ("last_crawled_at", "crawled_at"),
+        ("Class", "class"),
+        ("classes", "class"),
+        ("page_class", "class"),
+    ],
+)
+def test_a_misspelt_column_is_refused_and_may_be_left_out(tmp_path, kind, written, meant):
+    file = write(tmp_path, kind, written)
+    with pytest.raises(UserError, match=f"column {written} is not known: is it {meant}"):
+        list(read_rows(file))
+    told = []
+    [rows] = read_rows(file, told.extend, [written])
+    assert (told, rows.max_age_days, rows.classes) == ([written], None, None)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_other_columns_are_left_out_and_named(tmp_path, kind):
+    others = ["created_at", "updated_at", "max", "lang", "url_hash", "klass", "status", "age"]
+    told = []
+    list(read_rows(write(tmp_path, kind, *others), told.extend))
+    assert told == others
+    told = []
+    # What is there already is not what another one is meant to be.
+    list(read_rows(write(tmp_path, kind, "crawled_at", "last_crawled_at"), told.extend))
+    assert told == ["last_crawled_at"]

@@ -57,6 +57,39 @@ def test_a_ramp_begins_at_what_holds_by_then(run):
     assert first.ramp_from == 0.0, "nothing was crawled before"
 
 
+SLOW_NIGHTS = Bandwidth(
+    1.0, schedule=[ScheduledRate(0, 1.0), ScheduledRate(3600, 30.0), ScheduledRate(7200, 1.0)]
+)
+FALLING = Bandwidth(1.0, time.time() - 1.0, ramp_seconds=80_000.0, ramp_from=30.0)
+
+
+@pytest.mark.parametrize(
+    ("written", "stands", "most"),
+    [
+        ("200000", Bandwidth(2.0), False),
+        ("21", Bandwidth(2.0), False),
+        ("20", Bandwidth(2.0), True),
+        ("200000/s", Bandwidth(2.0), True),
+        ("200000/day", Bandwidth(0.001), True),
+        ("0", Bandwidth(2.0), True),
+        # Nothing to compare it with.
+        ("200000", Bandwidth(0.0), True),
+        ("200000", None, True),
+        ("300", SLOW_NIGHTS, True),
+        ("301", SLOW_NIGHTS, False),
+        ("280", FALLING, True),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--ramp", "60"]], ids=["at once", "ramp"])
+def test_a_number_without_a_unit_that_may_be_meant_a_day_is_refused(
+    run, written, stands, most, more
+):
+    said, sent, noted = run("set", written, *more, stands=stands)
+    assert (len(sent), len(noted)) == (most, most)
+    if not most:
+        assert f"write {written}/s if it is meant, or {written}/day" in said
+
+
 def test_a_day_is_sent_as_it_was_written_with_the_rate_that_holds_now(run):
     day = "00:00=2/s 12:00=8/s"
     said, [message], noted = run("schedule", day, "--timezone", "Asia/Kolkata", "--ramp", "60")
