@@ -1,10 +1,8 @@
 """Where the workers stand in what they read, and how to go on where a stream was broken."""
 
-import asyncio
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 import psycopg
@@ -50,11 +48,6 @@ GROUPS: Final = {INGESTER: INGESTERS, DISCOVERER: DISCOVERERS, ESTIMATOR: ESTIMA
 
 PATIENCE_SECONDS: Final = 10.0
 """A broker that was started a moment ago may not yet know who coordinates a group."""
-
-APPLIED_SECONDS: Final = 5.0
-"""An estimator that works has applied by then what had come."""
-
-LOOK_SECONDS: Final = 0.5
 
 _NOBODY: Final = {"Empty", "Dead", ""}
 """States of a group without members."""
@@ -165,45 +158,6 @@ async def places(settings: Settings) -> tuple[list[Place], dict[Database, str]]:
         if reader != ESTIMATOR or databases.of(tp.partition) not in away
     ]
     return found, away
-
-
-async def require_applied(settings: Settings) -> None:
-    """Make sure that estimators have applied all that there is now, or do so in a moment.
-
-    For a growth that no scheduler waits for: what is left on the partition of a shard that is split
-    is passed on, behind what came on the new partitions since. After a dump was restored that may
-    be days of it.
-
-    Raises:
-        UserError: they have not.
-        KafkaError, psycopg.Error, StoreMismatch: as by `places`.
-    """
-    ends = {(one.topic, one.partition): one.log_end for one in await _applied(settings)}
-    deadline = time.monotonic() + APPLIED_SECONDS
-    while True:
-        now = [
-            replace(one, log_end=ends.get((one.topic, one.partition), 0))
-            for one in await _applied(settings)
-        ]
-        left = sum(one.lag for one in now)
-        if not left:
-            return
-        if time.monotonic() >= deadline:
-            break
-        await asyncio.sleep(LOOK_SECONDS)
-    names = ", ".join(sorted({one.topic for one in now if one.lag}))
-    raise UserError(
-        f"{left} records are not applied yet ({names}), and would count as if they had come after "
-        "those that are sent to new shards: start estimators first, and call this again once "
-        "`freshet positions list` shows that they have read them"
-    )
-
-
-async def _applied(settings: Settings) -> list[Place]:
-    """Where estimators stand in what they apply."""
-    names = {topic.name for topic in ESTIMATED}
-    found, _ = await places(settings)
-    return [one for one in found if one.consumer == ESTIMATOR and one.topic in names]
 
 
 async def settle(settings: Settings, chosen: Sequence[Place], at: At) -> None:

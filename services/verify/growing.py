@@ -92,7 +92,7 @@ class Growth:
             "FRESHET_REPLICATION_FACTOR": str(settings.replication_factor),
         }
         argv = python_argv("-m", "services.cli.main", "shards", "grow", str(shards), "--json")
-        argv += ["--known-seconds", str(KNOWN_SECONDS)]
+        argv += ["--yes", "--known-seconds", str(KNOWN_SECONDS)]
         with await asyncio.to_thread(log.open, "ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *argv, env=environment, stdout=output, stderr=output

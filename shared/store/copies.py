@@ -30,7 +30,8 @@ class Copies:
     """What is copied of a shard's pages."""
 
     since: str
-    """The oldest transaction that had not ended when the copying began."""
+    """The oldest transaction that had not ended when the copying began: its number as rows
+    have theirs, without how often numbers came round."""
     pages: dict[int, int] = field(default_factory=dict)
     """Shard that they go to → how many."""
     urls: int = 0
@@ -45,7 +46,7 @@ def make_copies(connection: psycopg.Connection, parent: int, shards: list[int]) 
         parent: the shard.
         shards: the others.
     """
-    row = connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text").fetchone()
+    row = connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::xid::text").fetchone()
     copies = Copies(row[0] if row else "")
     for shard in shards:
         make_apart(connection, "pages", shard)

@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import psycopg
@@ -127,7 +127,7 @@ def split_all(
         databases: by the tables' owner.
         layout: by `prepare`; the topics have partitions for it.
         told: of each step.
-        wait_seconds: for each shard; then it is given up.
+        wait_seconds: for each shard, beside its copying; then it is given up.
         unattended: there are no schedulers: a shard whose scheduler has not answered for so long is
             split all the same.
 
@@ -142,16 +142,14 @@ def split_all(
     splitter = _Splitter(databases, layouts, told, wait_seconds, unattended)
     waiting, counts = splitter.waiting(), list[SplitCounts]()
     while waiting:
+        with contextlib.suppress(*PASSING):  # it is told again
+            splitter.tell_of_others(databases.home, waiting)
         parent = splitter.first_there(waiting)
         waiting.remove(parent)
         if (done := splitter.split(parent)) is not None:
             counts.append(done)
-    for database, own in layouts.items() if databases.are_several else ():
-        with connect(database.url, _ROLE, autocommit=True) as connection:
-            parents = range(own.grown_from)
-            note_split_elsewhere(
-                connection, set(parents) - set(databases.had_by(database, parents))
-            )
+    for database in databases.each:
+        splitter.tell_of_others(database, waiting)
     return counts
 
 
@@ -161,6 +159,22 @@ class SplitFailed(Exception):
 
 class _IsSplit(Exception):
     """A shard is split already: by a try that was cut off, or by another command."""
+
+
+class _Patience:
+    """How long a shard is waited for; copying takes as long as it takes."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has taken too long."""
+        return time.monotonic() >= self._until
+
+    def leave_out(self, seconds: float) -> None:
+        """Something took so long that does not count."""
+        self._until += seconds
 
 
 class _Splitter:
@@ -198,6 +212,26 @@ class _Splitter:
             if parent not in layout.split
         )
 
+    def tell_of_others(self, database: Database, waiting: Collection[int]) -> None:
+        """Let a database know which shards are split that others have. The home says how far a
+        growth is, so it is to know soon.
+
+        Args:
+            database: is told.
+            waiting: shards that are not split yet, each by its own database.
+        """
+        grown_from, split = self._layouts[database].grown_from, set[int]()
+        for other, own in self._layouts.items():
+            if other != database:
+                # They may have grown in other steps, after one was restored.
+                common = min(grown_from, own.grown_from)
+                left = {one % common for one in self._databases.had_by(other, waiting)}
+                parents = self._databases.had_by(other, range(grown_from))
+                split |= {parent for parent in parents if parent % common not in left}
+        if split:
+            with connect(database.url, _ROLE, autocommit=True) as connection:
+                note_split_elsewhere(connection, split)
+
     def _layout_of(self, parent: int) -> Layout:
         return self._layouts[self._databases.of(parent)]
 
@@ -228,14 +262,14 @@ class _Splitter:
     def _split(self, parent: int) -> SplitCounts | None:
         """Try again and again until it is done, or has taken too long."""
         was_cut_off = False
-        deadline = time.monotonic() + self._wait_seconds
+        patience = _Patience(self._wait_seconds)
         while True:
             try:
                 with (
                     self._connection(parent) as connection,
                     self._connection(parent) as splitting,
                 ):
-                    return self._split_once(connection, splitting, parent, deadline)
+                    return self._split_once(connection, splitting, parent, patience)
             except _IsSplit:
                 return SplitCounts(0, 0) if was_cut_off else None
             except (NotHeld, StoreBusy) as error:
@@ -243,7 +277,7 @@ class _Splitter:
             except PASSING as error:
                 was_cut_off = True  # perhaps after it had committed
                 reason = f"the database is away or busy: {str(error).strip()}"
-            if time.monotonic() >= deadline:
+            if patience.is_over:
                 raise self._failed(parent, reason)
             self._tell(reason)
             time.sleep(LOOK_SECONDS)
@@ -253,7 +287,7 @@ class _Splitter:
         connection: psycopg.Connection,
         splitting: psycopg.Connection,
         parent: int,
-        deadline: float,
+        patience: _Patience,
     ) -> SplitCounts:
         """Split a shard by a connection of its own, as `connection` asks for it meanwhile.
 
@@ -264,13 +298,15 @@ class _Splitter:
         def until_held() -> None:
             # Meanwhile `splitting` says something: the server gives up who does not.
             touch_blocks(connection, parent, lambda: splitting.execute("SELECT"))
-            while not self._is_held(connection, parent, deadline):
+            patience.leave_out(time.monotonic() - began)
+            while not self._is_held(connection, parent, patience):
                 time.sleep(LOOK_SECONDS)
                 splitting.execute("SELECT")
             self._tell(f"shard {parent} is being split")
 
         self._state(connection, parent)
         self._tell(f"shard {parent} is copied")
+        began = time.monotonic()
         return split_shard(splitting, self._layout_of(parent), parent, self._holder, until_held)
 
     def _state(self, connection: psycopg.Connection, parent: int) -> SplitState:
@@ -279,13 +315,13 @@ class _Splitter:
             raise _IsSplit
         return state
 
-    def _is_held(self, connection: psycopg.Connection, parent: int, deadline: float) -> bool:
+    def _is_held(self, connection: psycopg.Connection, parent: int, patience: _Patience) -> bool:
         """Ask for a shard, once schedulers have what it is split among; whether it is held."""
         silent = (
             f"shard {parent} is not held yet: its scheduler waits for an estimator that is behind, "
             "or no scheduler is running"
         )
-        state, is_late = self._state(connection, parent), time.monotonic() >= deadline
+        state, is_late = self._state(connection, parent), patience.is_over
         unread = without_scheduler(connection, self._layout_of(parent).family_of(parent)[1:])
         if unread and not (is_late and self._unattended):
             # Nobody would pick what goes there: of a new partition not all members hear at once.

@@ -70,8 +70,11 @@ def show_(as_json: bool) -> None:
     type=Number(min=0),
     default=300.0,
     show_default=True,
-    help="For each shard: until its scheduler has stopped, and it is split.",
+    help="For each shard: until its scheduler has stopped, and it is split, beside the copying. "
+    "Before all: until estimators have applied what was to be applied first.",
 )
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--unattended",
     is_flag=True,
@@ -80,7 +83,13 @@ def show_(as_json: bool) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def grow(
-    number: int, known_seconds: float, wait_seconds: float, unattended: bool, as_json: bool
+    number: int,
+    known_seconds: float,
+    wait_seconds: float,
+    dry_run: bool,
+    yes: bool,
+    unattended: bool,
+    as_json: bool,
 ) -> None:
     """Make NUMBER shards of those that there are, while everything runs.
 
@@ -89,20 +98,25 @@ def grow(
     the shard is picked for some seconds a million pages; all others go on.
 
     Nothing is lost if this command is killed: call it again with the same number, and it goes on.
-    There is no way back to fewer shards. The user in DATABASE_URL must own the tables, as for
-    `freshet migrate`. All workers must be of this version. Of several databases (FRESHET_DATABASES)
-    each splits its own shards, and all must be there at the beginning.
+    There is no way back to fewer shards, so it asks before it begins. Where the topics have more
+    partitions already than the database has shards, as after a dump of before a growth was
+    restored, it waits first until estimators have applied all.
+
+    The user in DATABASE_URL must own the tables, as for `freshet migrate`. All workers must be of
+    this version. Of several databases (FRESHET_DATABASES) each splits its own shards, and all must
+    be there at the beginning.
 
     Workers go by the number of the database at once; set FRESHET_PARTITIONS to it in their settings
     when it is convenient.
 
     \b
-    Example:
+    Examples:
+      freshet shards grow 128 --dry-run
       freshet shards grow 128
     """
+    from services.cli import growth  # noqa: PLC0415
     from services.cli.group_limits import require_room  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
-    from services.cli.positions import require_applied  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.growing import add_partitions, require_partitions  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
@@ -117,16 +131,22 @@ def grow(
     settings = load_settings()
     databases = databases_of(settings)
     require_broker(settings)
-    require_can_grow(databases, number)
+    before = require_can_grow(databases, number)
     # Before the databases are told: once they are, no other number can come.
     asyncio.run(require_partitions(settings, number))
     asyncio.run(require_room(settings, number))
-    if unattended:
-        asyncio.run(require_applied(settings))
-    layout = prepare(databases, number)
-    topics = asyncio.run(add_partitions(settings, number))
+    if not growth.is_wanted(databases, before, number, dry_run=dry_run, yes=yes, as_json=as_json):
+        return
     with _bar() as told:
+        if unattended:
+            asyncio.run(growth.require_applied(settings, told=told, seconds=wait_seconds))
+        else:
+            asyncio.run(growth.require_order(settings, before, told, wait_seconds))
+        layout = prepare(databases, number)
+        topics = asyncio.run(add_partitions(settings, number))
         let_be_known(layout, told, known_seconds)
+        if unattended:
+            asyncio.run(growth.require_order_unattended(settings, layout, told, wait_seconds))
         counts = split_all(
             databases, layout, told, wait_seconds=wait_seconds, unattended=unattended
         )

@@ -38,11 +38,12 @@ def look_at_shards(settings: Settings, databases: Databases) -> Iterator[Finding
     for of, number in shards.items():
         if number == wanted == count:
             continue
+        first = ", while estimators run: it waits until they have applied all" * (number < count)
         yield Finding(
             "risk",
             f"shards of both{of}",
             f"{count} partitions of each topic, and {number} shards in the database",
             f"{wanted} of both",
             "every page is served by one shard",
-            f"freshet shards grow {wanted}",
+            f"freshet shards grow {wanted}{first}",
         )

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import ParamSpec, TypeVar
 
 import structlog
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from services.scheduler import metrics
 from services.scheduler.flow.applying import BatchWork
 from services.scheduler.flow.away import Away, together
+from services.scheduler.flow.bounds import Bounds, bounds_of
 from services.scheduler.flow.loading import build_shard, shard_rules
 from services.scheduler.flow.reader import Reader
 from services.scheduler.flow.recovery import (
@@ -42,7 +42,7 @@ from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
 from shared.runtime.databases import databases_of
 from shared.runtime.isolation import BadShare, Count, TooManyBadMessages
-from shared.runtime.kafka import make_consumer, may_pass
+from shared.runtime.kafka import may_pass
 from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
@@ -248,28 +248,9 @@ class SchedulerHandler:
         self._trouble = f"shards cannot be loaded: {why}"
         log.warning("shards cannot be loaded yet", error=why)
 
-    async def _bounds(
-        self, partitions: set[int]
-    ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    async def _bounds(self, partitions: set[int]) -> Bounds:
         """Where each topic partition begins and ends now."""
-        consumer = make_consumer(self._settings)
-        await consumer.start()
-        try:
-            names = {
-                TopicPartition(self._settings.topic(topic.name), number): (topic.name, number)
-                for topic in TOPICS
-                for number in partitions
-            }
-            consumer.assign(list(names))
-            begins, ends = await together(
-                consumer.beginning_offsets(list(names)), consumer.end_offsets(list(names))
-            )
-        finally:
-            await consumer.stop()
-        return (
-            {key: begins[tp] for tp, key in names.items()},
-            {key: ends[tp] for tp, key in names.items()},
-        )
+        return await bounds_of(self._settings, TOPICS, partitions)
 
     def _restore(
         self, shards: Iterable[Shard], requests: dict[int, list[CrawlRequest]], claim: str

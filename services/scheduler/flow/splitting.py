@@ -6,9 +6,11 @@ is it split (`shared.store.splits`), and loaded anew by its scheduler, and by th
 
 Crawlers answer where a page's host belongs after the growth. So it also waits until estimators have
 applied all that named the pages that it has picked: elsewhere nobody would know them, and what was
-found of them would be a dead letter. Picking stops once what it had read when it was asked is
-applied, and so for a moment only, however far behind estimators are; where they stop just then, the
-shard is picked on, and stops again once they have gone on.
+found of them would be a dead letter. And all else that is said of pages, and the limits of hosts:
+what is left on the partition is passed on, behind what is said later on the new ones, and of two
+limits of a host the last one holds. Picking stops once what there was when it was asked is applied,
+and so for a moment only, however far behind estimators are; where they stop just then, the shard is
+picked on, and stops again once they have gone on.
 Whoever wanted to split it may be gone: after a while the database takes that for given up, and the
 shard goes on as it was.
 """
@@ -21,11 +23,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import structlog
+from aiokafka.errors import KafkaError
 
+from services.scheduler.flow.bounds import bounds_of
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.state.shard import Shard
 from shared.contracts.layout import Layout
-from shared.contracts.topics import PAGE_UPDATES
+from shared.contracts.topics import HOST_LIMITS, PAGE_UPDATES, Topic
 from shared.runtime.settings import Settings
 from shared.store.connection import connect
 from shared.store.deployment import require_held, require_schema
@@ -42,18 +46,29 @@ EVERY_SECONDS: Final = 0.5
 HELD_SECONDS: Final = 5.0
 """A shard that has not been picked for so long, and cannot be split yet, is picked on meanwhile."""
 
+ENDS_SECONDS: Final = 5.0
+"""A broker that takes longer to say where topics end is asked again at the next look."""
+
+_IN_ORDER: Final[tuple[Topic, ...]] = (PAGE_UPDATES, HOST_LIMITS)
+"""Topics that are applied as far as they go before a shard is split."""
+
 
 @dataclass(slots=True)
 class _Asked:
     """A shard that somebody wants to split."""
 
     shard: Shard
-    named_until: int
-    """Up to which offset of `page-updates` estimators have to be."""
+    until: dict[str, int]
+    """Topic → up to which offset of the shard's partition estimators have to be."""
     held_at: float = 0.0
     """When picking stopped; monotonic seconds."""
     is_said: bool = False
     """Whether the database may know that it has."""
+
+    def note_named(self) -> None:
+        """Estimators have to know all pages that the shard knows now."""
+        topic = PAGE_UPDATES.name
+        self.until[topic] = max(self.until.get(topic, 0), self.shard.named_until)
 
 
 class Begun(NamedTuple):
@@ -133,6 +148,7 @@ class SplitWatch:
             pauses: what stops picking.
             note: told each time how the hosts are shared out.
         """
+        self._settings = settings
         self._looking = Looking(settings.database_url.get_secret_value(), "splits", SCHEDULER)
         self._thread = thread
         self._shards = shards
@@ -198,15 +214,16 @@ class SplitWatch:
 
     async def _hold(self, shard: Shard) -> None:
         """Stop picking, and say so, once nothing stands against it; else at the next look."""
-        asked = self._asked.get(shard.number)
-        if asked is None or asked.shard is not shard:
-            asked = self._asked[shard.number] = _Asked(shard, shard.named_until)
+        asked = await self._first_asked(shard)
+        if asked is None:
+            return
         was_held = shard.is_held
         if not was_held and not await self._is_applied(asked):
             return
         is_sent = await self._pauses.hold(shard)
         if not was_held:
-            asked.named_until, asked.held_at = shard.named_until, time.monotonic()
+            asked.note_named()
+            asked.held_at = time.monotonic()
         # Whether it is ours is asked last: meanwhile it may have become another's, who picks. Where
         # it becomes so from now on, the claim is another one.
         if is_sent and await self._is_applied(asked) and self._is_ours:
@@ -219,13 +236,30 @@ class SplitWatch:
             del self._asked[shard.number]
             await self._pauses.go_on(shard)
 
+    async def _first_asked(self, shard: Shard) -> _Asked | None:
+        """How far estimators had to go when the shard was first asked for; None: the broker does
+        not say so now."""
+        asked = self._asked.get(shard.number)
+        if asked is None or asked.shard is not shard:
+            try:
+                async with asyncio.timeout(ENDS_SECONDS):
+                    begins, ends = await bounds_of(self._settings, _IN_ORDER, [shard.number])
+            except (KafkaError, TimeoutError) as error:
+                log.warning("a shard cannot be split yet", shard=shard.number, error=repr(error))
+                return None
+            # What nobody can read any more is waited for by nobody.
+            until = {topic: end for (topic, n), end in ends.items() if end > begins[topic, n]}
+            asked = self._asked[shard.number] = _Asked(shard, until)
+            asked.note_named()
+        return asked
+
     async def _is_applied(self, asked: _Asked) -> bool:
-        """Whether estimators know all pages that the shard knew when this was first asked."""
+        """Whether estimators are as far as they have to be."""
         number = asked.shard.number
         applied = await asyncio.to_thread(
             read_positions, self._looking.connection, ESTIMATOR, [number]
         )
-        return applied.get((PAGE_UPDATES.name, number), 0) >= asked.named_until
+        return all(applied.get((topic, number), 0) >= end for topic, end in asked.until.items())
 
     @property
     def _is_ours(self) -> bool:

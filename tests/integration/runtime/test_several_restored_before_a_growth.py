@@ -10,7 +10,7 @@ from documented import blocks, follow, freshet
 from test_backup_of_several import SESSION_SECONDS, SHARDS, Installation
 from workers import PATIENCE_SECONDS, worker
 
-from services.cli import positions
+from services.cli import growth
 from services.cli.main import main
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
@@ -33,7 +33,7 @@ def growing():
     """The command of the page; partitions that are there already, nobody has to hear of."""
     [[_, *words]] = of_page(GROW)
     assert words.count("512") == 1
-    return [*(word.replace("512", str(GROWN)) for word in words), "--known-seconds", "0"]
+    return [*(word.replace("512", str(GROWN)) for word in words), "--yes", "--known-seconds", "0"]
 
 
 async def remove(settings, numbers):
@@ -93,7 +93,7 @@ async def test_workers_read_on_and_then_what_went_back_grows_again(
         said = await run(restore)
         assert "everything can be read on" in said["positions list"]
         with monkeypatch.context() as impatient:
-            impatient.setattr(positions, "APPLIED_SECONDS", 0.1)
+            impatient.setattr(growth, "APPLIED_SECONDS", 0.1)
             too_early = await asyncio.to_thread(CliRunner().invoke, main, growing())
         assert "start estimators first" in too_early.output
         assert shards() == went_back

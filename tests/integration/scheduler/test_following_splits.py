@@ -4,11 +4,11 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 
 from services.scheduler.flow import splitting
-from services.scheduler.flow.recovery import partitions_of, requests_of
+from services.scheduler.flow.bounds import Bounds
 from services.scheduler.flow.splitting import SplitWatch, begin_anew
-from shared.contracts.identity import shard_of
 from shared.contracts.layout import Layout
 from shared.runtime.settings import Settings
 from shared.store.connection import connect
@@ -90,7 +90,20 @@ def connection(store):
 
 
 @pytest.fixture
-async def start(store, connection, monkeypatch):
+def ends(monkeypatch):
+    """Topic → where the shard's partition ends; all begin at 0."""
+    ends = dict.fromkeys(("page-updates", "host-limits"), 0)
+
+    async def bounds_of(_settings, topics, partitions):
+        places = [(topic.name, number) for topic in topics for number in partitions]
+        return Bounds(dict.fromkeys(places, 0), {place: ends[place[0]] for place in places})
+
+    monkeypatch.setattr(splitting, "bounds_of", bounds_of)
+    return ends
+
+
+@pytest.fixture
+async def start(store, connection, ends, monkeypatch):
     monkeypatch.setattr(splitting, "EVERY_SECONDS", 0.02)
     started = []
 
@@ -170,6 +183,52 @@ async def test_a_shard_is_held_once_estimators_know_the_pages_that_it_has_picked
     shard.named_until = 20  # more pages, of which none is picked
     apply(7, 9)
     await until(lambda: state(connection) is SplitState.HELD)
+
+
+@pytest.mark.parametrize("topic", ["host-limits", "page-updates"])
+async def test_a_shard_is_held_once_all_that_is_said_in_some_order_is_applied(
+    start, store, connection, ends, topic
+):
+    """Of limits the last one holds: those that are passed on come behind what was said since."""
+
+    def apply(before, after):
+        with connection.transaction():
+            place = (topic, PARENT)
+            advance_positions(connection, ESTIMATOR, {place: before}, {place: after})
+
+    begin_growth(store, AFTER)
+    scheduler = start([PARENT], Layout.of(BEFORE))
+    shard = scheduler.shards[PARENT]
+    ends[topic] = 3
+    apply(0, 2)
+    assert ask(connection, PARENT, 30.0)
+    await scheduler.some_turns()
+    assert not shard.is_held
+    ends[topic] = 8  # more of it comes all the while
+    apply(2, 3)
+    await until(lambda: state(connection) is SplitState.HELD)
+
+
+async def test_a_broker_that_does_not_say_where_topics_end_is_asked_again(
+    start, store, connection, ends, monkeypatch
+):
+    bounds_of, asked = splitting.bounds_of, []
+
+    async def away(*arguments):
+        asked.append(arguments)
+        if len(asked) == 1:
+            raise KafkaConnectionError
+        if len(asked) == 2:
+            await asyncio.sleep(60)
+        return await bounds_of(*arguments)
+
+    monkeypatch.setattr(splitting, "bounds_of", away)
+    monkeypatch.setattr(splitting, "ENDS_SECONDS", 0.1)
+    begin_growth(store, AFTER)
+    start([PARENT], Layout.of(BEFORE))
+    assert ask(connection, PARENT, 30.0)
+    await until(lambda: state(connection) is SplitState.HELD)
+    assert len(asked) == 3
 
 
 async def test_a_shard_is_picked_on_where_estimators_stop_just_when_it_has_stopped(
@@ -318,36 +377,3 @@ async def test_who_is_sure_of_a_shard_that_another_has_taken_over_loads_it_anew(
     await until(lambda: scheduler.consumer.reloaded)
     assert scheduler.consumer.reloaded == {PARENT}
     assert state(connection) is SplitState.ASKED
-
-
-def test_requests_of_before_the_split_are_in_flight_at_the_new_shard():
-    layout = Layout(AFTER, BEFORE, frozenset({0}))
-    assert partitions_of({0, 1, 4}, layout) == {0, 1, 4}
-    assert partitions_of({5}, layout) == {1, 5}
-    again = Layout(AFTER, BEFORE, frozenset(range(BEFORE))).grown_to(4 * AFTER)
-    assert partitions_of({13}, again) == {1, 5, 13}
-    hosts = [f"host-{number}.example" for number in range(40)]
-    found = {number: [] for number in range(AFTER)}
-    for host in hosts:
-        for shards in (BEFORE, AFTER):
-            found[shard_of(host, shards)].append(SimpleNamespace(host=host, at=shards))
-    for number in (2, 4, 6):
-        shard = SimpleNamespace(number=number, layout=layout)
-        mine = [host for host in hosts if layout.shard_of(host) == number]
-        requests = requests_of(shard, found)
-        assert sorted(one.host for one in requests) == sorted(2 * mine)
-        assert [one.at for one in requests] == sorted(one.at for one in requests)
-
-
-def test_partitions_that_no_growth_has_added_have_no_requests_of_their_own():
-    layout = Layout.of(BEFORE)
-    hosts = [f"host-{number}.example" for number in range(40)]
-    found = {number: [] for number in partitions_of(range(AFTER), layout)}
-    for host in hosts:
-        found[shard_of(host, BEFORE)].append(SimpleNamespace(host=host))
-    asked = [
-        len(requests_of(SimpleNamespace(number=number, layout=layout), found))
-        for number in range(AFTER)
-    ]
-    assert sum(asked[:BEFORE]) == len(hosts)
-    assert not any(asked[BEFORE:])

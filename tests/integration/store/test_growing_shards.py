@@ -1,87 +1,40 @@
 """`freshet shards grow` splits shard after shard, whoever is killed or does not answer."""
 
-import contextlib
-import json
-import sys
-import threading
+import time
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import psycopg
 import pytest
-from click.testing import CliRunner
+from holding_shards import (
+    GROWN,
+    LONG,
+    OVER,
+    PAGES,
+    Log,
+    alone,
+    have_taken,
+    quiet,
+    schedulers,
+)
 from store_contents import NOW, SHARDS, fill, urls_of_shard
 
-from services.cli import group_limits, kafka, positions
-from services.cli.main import main
 from services.cli.shards import shards_now
-from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
 from shared.contracts.layout import Layout
 from shared.store import growth, splitting
 from shared.store.connection import Limits, connect
 from shared.store.layout import fetch_layout
-from shared.store.splits import SplitState, hold, read_splits, take_over
+from shared.store.splits import SplitState, hold, read_splits
 from shared.store.splitting import SplitFailed, finish, prepare, split_all
 from shared.store.writer import Observations, append_observations, ensure_observation_partition
 from shared.store.writer_lock import WRITER_LOCK
-
-alone = Databases.alone
-
-GROWN = 2 * SHARDS
-OVER = Layout(GROWN, SHARDS, frozenset(range(SHARDS)))
-LONG = 100.0
-PAGES = 40
 
 
 @pytest.fixture
 def filled(store):
     fill(store, [url for shard in range(SHARDS) for url in urls_of_shard(shard, PAGES)])
     return store
-
-
-def have_taken(url, shards):
-    """Schedulers have loaded shards."""
-    with connect(url, "scheduler", autocommit=True) as connection:
-        take_over(connection, shards, "a scheduler")
-
-
-@contextlib.contextmanager
-def schedulers(url, parents=range(SHARDS), new=range(SHARDS, GROWN)):
-    """They have the new shards, and hold what they are asked for."""
-    have_taken(url, new)
-    stopping = threading.Event()
-
-    def answer():
-        with connect(url, "scheduler", autocommit=True) as connection:
-            while not stopping.wait(0.02):
-                for parent in parents:
-                    hold(connection, parent)
-
-    thread = threading.Thread(target=answer)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join()
-
-
-class Log:
-    """What was told."""
-
-    def __init__(self, act=lambda _what: None):
-        self.said = []
-        self._act = act
-
-    def __call__(self, done, total, what):
-        self.said.append((done, total, what))
-        self._act(what)
-
-
-def quiet(*_):
-    """Nobody listens."""
 
 
 def pages_by_shard(url):
@@ -154,6 +107,24 @@ def test_a_shard_is_picked_while_its_pages_are_copied(filled, monkeypatch):
         counts = split_all(alone(filled), layout, quiet, wait_seconds=LONG)
     waiting = SplitState.WAITING
     assert seen == [(parent, waiting, counts[parent].pages) for parent in range(SHARDS)]
+
+
+def test_copying_takes_as_long_as_it_takes(filled, monkeypatch):
+    """A scheduler is given its time after that."""
+    make_copies, wait_seconds = growth.make_copies, 1.0
+
+    def make_slowly(*arguments):
+        time.sleep(1.5 * wait_seconds)
+        return make_copies(*arguments)
+
+    monkeypatch.setattr(growth, "make_copies", make_slowly)
+    layout = prepare(alone(filled), GROWN)
+    with (
+        schedulers(filled, [0, 1]),
+        pytest.raises(SplitFailed, match="shard 2 could not be split in 1 s: shard 2 is not held"),
+    ):
+        split_all(alone(filled), layout, quiet, wait_seconds=wait_seconds)
+    assert fetch_layout(filled).split == {0, 1}
 
 
 def test_who_waits_for_a_scheduler_is_not_given_up_and_copies_once(filled, monkeypatch):
@@ -261,6 +232,17 @@ def test_an_import_is_waited_for(filled):
     assert fetch_layout(filled) == OVER
 
 
+def test_an_import_that_takes_long_is_named_and_the_same_call_goes_on_after_it(filled):
+    again = f"(?s)an import of pages is under way.*0 of {SHARDS} .*`freshet shards grow {GROWN}`"
+    with schedulers(filled):
+        with connect(filled, "import", autocommit=True) as importing:
+            importing.execute("SELECT pg_advisory_lock(%s)", (WRITER_LOCK,))
+            with pytest.raises(SplitFailed, match=again):
+                split_all(alone(filled), prepare(alone(filled), GROWN), quiet, wait_seconds=0.5)
+        split_all(alone(filled), prepare(alone(filled), GROWN), quiet, wait_seconds=LONG)
+    assert fetch_layout(filled) == OVER
+
+
 def observe(url):
     """A crawl of each page of shard 0."""
     ids = np.array([identify(page).page_id for page in urls_of_shard(0, PAGES)])
@@ -308,75 +290,6 @@ def test_who_calls_beside_another_claims_nothing_that_the_other_has_split(filled
     assert len(split_all(alone(filled), layout, quiet, **at_once)) == SHARDS
     # As it stood when both began.
     assert split_all(alone(filled), layout, quiet, **at_once) == []
-
-
-@pytest.fixture
-def freshet(filled, monkeypatch):
-    """Calls of the command on this database, with a broker that gets its partitions."""
-    grown = []
-
-    async def add_partitions(_settings, shards):
-        # The database has room first.
-        assert fetch_layout(filled).shards == shards
-        grown.append(shards)
-        return ["page-signals"]
-
-    async def require_partitions(_settings, shards):
-        assert shards % fetch_layout(filled).shards == 0
-
-    async def passes(*_):
-        """No group has a limit, and all is applied."""
-
-    module = SimpleNamespace(add_partitions=add_partitions, require_partitions=require_partitions)
-    monkeypatch.setitem(sys.modules, "shared.runtime.growing", module)
-    monkeypatch.setattr(kafka, "require_broker", quiet)
-    monkeypatch.setattr(group_limits, "require_room", passes)
-    monkeypatch.setattr(positions, "require_applied", passes)
-    monkeypatch.setenv("DATABASE_URL", filled)
-
-    def call(*arguments):
-        return CliRunner().invoke(main, ["shards", *arguments])
-
-    call.grown = grown
-    return call
-
-
-def test_the_command_grows_and_shows(filled, freshet):
-    before = json.loads(freshet("show", "--json").stdout)
-    assert (before["shards"], before["grown_from"], before["is_growing"]) == (SHARDS, SHARDS, False)
-    assert [row["pages"] for row in before["states"]] == [PAGES] * SHARDS
-    assert {row["state"] for row in before["states"]} == {None}
-    with schedulers(filled):
-        grown = freshet("grow", str(GROWN), "--known-seconds", "0", "--json")
-    assert grown.exit_code == 0
-    answer = json.loads(grown.stdout)
-    assert (answer["shards"], answer["shards_split"]) == (GROWN, SHARDS)
-    assert answer["topics"] == ["page-signals"]
-    assert "shard 0 is being split" in grown.stderr
-    after = json.loads(freshet("show", "--json").stdout)
-    assert answer["pages_moved"] == sum(row["pages"] for row in after["states"][SHARDS:])
-    assert {row["state"] for row in after["states"]} == {"split"}
-    assert f"grown from  {SHARDS}" in freshet("show").stdout
-    assert freshet.grown == [GROWN]
-
-
-def test_the_command_fails_in_words_and_may_be_called_again(filled, freshet):
-    have_taken(filled, range(SHARDS, GROWN))
-    failed = freshet("grow", str(GROWN), "--known-seconds", "0", "--wait-seconds", "0.5")
-    assert failed.exit_code == 1
-    assert "shard 0 is not held yet" in failed.output
-    wrong = freshet("grow", str(GROWN + 1))
-    assert wrong.exit_code == 2
-    assert f"let `freshet shards grow {GROWN}` end first" in wrong.output
-    shown = json.loads(freshet("show", "--json").stdout)
-    assert shown["is_growing"]
-    assert shown["states"][0]["state"] == "asked"
-    again = freshet(
-        "grow", str(GROWN), "--known-seconds", "0", "--wait-seconds", "0", "--unattended"
-    )
-    assert again.exit_code == 0
-    assert freshet.grown == [GROWN, GROWN]
-    assert freshet("grow", str(GROWN), "--known-seconds", "0").exit_code == 0
 
 
 def test_a_command_that_waits_says_so_again_and_again(filled, monkeypatch):

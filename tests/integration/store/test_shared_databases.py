@@ -318,6 +318,41 @@ def test_a_growth_that_was_cut_off_between_the_databases_goes_on(filled):
     assert_each_is_where_it_belongs(filled, Layout(8, 4, frozenset(range(4))))
 
 
+def test_the_home_hears_of_each_split_of_another(filled):
+    """It says how far a growth is: else nothing would seem to go on while others are split."""
+    layout = prepare(filled, 2 * SHARDS)
+    home, seen = filled.home.url, []
+
+    def look(done, _total, what):
+        if "tidying up" in what:
+            seen.append((done, fetch_layout(home).to_split))
+
+    split_all(filled, layout, look, wait_seconds=0.0, unattended=True)
+    # That of this very moment is noted next.
+    assert seen == [(1, 3), (2, 2), (3, 2), (4, 1)]
+    assert [fetch_layout(one.url).to_split for one in filled.each] == [0, 0]
+
+
+def test_the_home_hears_of_what_was_split_before_a_command_was_cut_off(filled):
+    layout = prepare(filled, 2 * SHARDS)
+
+    def cut(done, _total, what):
+        if "tidying up" in what and done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        split_all(filled, layout, cut, wait_seconds=0.0, unattended=True)
+    home, seen = filled.home.url, []
+    layout = prepare(filled, 2 * SHARDS)
+
+    def look(_done, _total, what):
+        if "shard 3 is copied" in what:
+            seen.append(fetch_layout(home).to_split)
+
+    split_all(filled, layout, look, wait_seconds=0.0, unattended=True)
+    assert seen == [1]
+
+
 def test_nothing_grows_where_one_database_is_away(filled):
     home, _ = filled.each
     away = Databases.parse(f"0-1={home.url},2-3=postgresql://u@127.0.0.1:1/none")

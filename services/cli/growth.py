@@ -1,0 +1,201 @@
+"""What is made sure of, and asked, before shards become more."""
+
+import asyncio
+import math
+import time
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import click
+
+from services.cli.errors import UserError
+from services.cli.positions import Place, places
+from services.estimator.worker import TOPICS as ESTIMATED
+from shared.contracts.databases import Database, Databases
+from shared.contracts.layout import Layout
+from shared.contracts.topics import HOST_LIMITS, PAGE_UPDATES
+from shared.runtime.growing import OF_SHARDS
+from shared.runtime.kafka import topic_partitions
+from shared.runtime.settings import Settings
+from shared.store.positions import ESTIMATOR
+from shared.store.splitting import SHOWN_SECONDS, Told
+from shared.terminal.output import show
+
+APPLIED_SECONDS: Final = 5.0
+"""An estimator that works has applied by then what had come."""
+
+LOOK_SECONDS: Final = 0.5
+
+SELDOM_SECONDS: Final = 3.0
+"""Between two looks once it takes longer: they are of all partitions."""
+
+_ESTIMATED: Final = frozenset(topic.name for topic in ESTIMATED)
+
+_IN_ORDER: Final = frozenset({PAGE_UPDATES.name, HOST_LIMITS.name})
+"""Topics of which what comes last counts, whenever it was sent."""
+
+
+def is_wanted(
+    databases: Databases,
+    before: Mapping[Database, Layout],
+    shards: int,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> bool:
+    """Whether to go on: a dry run only says what would be done, and people may say no. Whoever
+    calls again was asked before.
+
+    Args:
+        databases: that are to grow.
+        before: how the hosts are shared out in each.
+        shards: how many there are to be.
+        dry_run: only say it.
+        yes: do not ask.
+        as_json: how it is said.
+
+    Raises:
+        click.Abort: they said no, or there is nobody to ask.
+    """
+    if dry_run:
+        show(_would_grow(databases, before, shards), as_json=as_json)
+        return False
+    others = sorted({layout.shards for layout in before.values()} - {shards})
+    if yes or not others:
+        return True
+    found = " and ".join(map(str, others))
+    return click.confirm(
+        f"Let {found} shards become {shards}? There is no way back to fewer.", abort=True, err=True
+    )
+
+
+def _would_grow(
+    databases: Databases, before: Mapping[Database, Layout], shards: int
+) -> dict[str, Any]:
+    to_split = sum(
+        len(databases.had_by(database, range(layout.shards)))
+        if layout.shards != shards
+        else len(set(databases.had_by(database, _parents(layout))) - layout.split)
+        for database, layout in before.items()
+    )
+    begun_from = min(
+        layout.grown_from if layout.shards == shards else layout.shards
+        for layout in before.values()
+    )
+    return {"would_grow_from": begun_from, "would_grow_to": shards, "would_split": to_split}
+
+
+def _parents(layout: Layout) -> range:
+    """The shards that the last growth splits, or has split."""
+    return range(layout.grown_from if layout.shards > layout.grown_from else 0)
+
+
+async def require_order(
+    settings: Settings, before: Mapping[Database, Layout], told: Told, seconds: float
+) -> None:
+    """Where the topics have partitions already that shards of a database do not have, wait until
+    estimators have applied all that there is now: it may be days of it, after a dump of before or
+    amid a growth was restored, or what came since a command was killed.
+
+    Args:
+        settings: of the process.
+        before: how the hosts are shared out in each database.
+        told: what is waited for.
+        seconds: for so long.
+
+    Raises:
+        UserError: they have not.
+        KafkaError, psycopg.Error, StoreMismatch: as by `positions.places`.
+    """
+    found = await topic_partitions(settings, OF_SHARDS)
+    # Where some topics have less there was no growth, or they lack what is added first.
+    least = min(map(len, found.values()))
+    if any(
+        least > (layout.grown_from if layout.is_growing else layout.shards)
+        and least >= layout.shards
+        for layout in before.values()
+    ):
+        await require_applied(settings, told=told, seconds=seconds)
+
+
+async def require_order_unattended(
+    settings: Settings, layout: Layout, told: Told, seconds: float
+) -> None:
+    """The same of what came before the new partitions were known, where no scheduler waits for it:
+    of limits of a host, or what is said of a page, the last one holds.
+
+    Args:
+        settings: of the process.
+        layout: of all databases, with the new shards.
+        told: what is waited for.
+        seconds: for so long.
+
+    Raises:
+        UserError, KafkaError, psycopg.Error, StoreMismatch: as by `require_order`.
+    """
+    if layout.is_growing:
+        parents = range(layout.grown_from)
+        await require_applied(
+            settings, told=told, seconds=seconds, topics=_IN_ORDER, partitions=parents
+        )
+
+
+async def require_applied(
+    settings: Settings,
+    *,
+    told: Told,
+    seconds: float,
+    topics: Container[str] = _ESTIMATED,
+    partitions: Container[int] | None = None,
+) -> None:
+    """Make sure that estimators have applied all that there is now, or do so soon.
+
+    For a growth that no scheduler waits for, or a dump of before one: what is left on the partition
+    of a shard that is split is passed on, behind what came on the new partitions since. That may be
+    days of it.
+
+    Args:
+        settings: of the process.
+        told: how many records of how many are applied, and what is waited for.
+        seconds: it is waited for so long, and for some seconds in any case.
+        topics: those that count, without prefix.
+        partitions: those that count; None: all.
+
+    Raises:
+        UserError: they have not.
+        KafkaError, psycopg.Error, StoreMismatch: as by `positions.places`.
+    """
+
+    async def look() -> list[Place]:
+        found, _ = await places(settings)
+        return [
+            one
+            for one in found
+            if one.consumer == ESTIMATOR
+            and one.topic in topics
+            and (partitions is None or one.partition in partitions)
+        ]
+
+    now, began = await look(), time.monotonic()
+    ends, total, shown_at = {_place_of(one): one.log_end for one in now}, 0, -math.inf
+    while left := sum(one.lag for one in now):
+        names = ", ".join(sorted({one.topic for one in now if one.lag}))
+        total, waited = max(total, left), time.monotonic() - began
+        if waited >= max(seconds, APPLIED_SECONDS):
+            raise UserError(
+                f"{left} records are not applied yet ({names}), and would count as if they had "
+                "come after those that are sent to new shards: start estimators first, unless they "
+                "run, and call this again once `freshet positions list` shows that they have read "
+                "them, or with more --wait-seconds"
+            )
+        if waited - shown_at >= SHOWN_SECONDS:
+            shown_at = waited
+            told(total - left, total, f"{left} records are to be applied before ({names})")
+        await asyncio.sleep(LOOK_SECONDS if waited < APPLIED_SECONDS else SELDOM_SECONDS)
+        now = [replace(one, log_end=ends.get(_place_of(one), 0)) for one in await look()]
+
+
+def _place_of(one: Place) -> tuple[str, int]:
+    return one.topic, one.partition
