@@ -212,7 +212,8 @@ class Scheduler(WorkerService):
         return self._consumer is None or self._consumer.is_sure
 
     async def _is_written_out(self) -> bool:
-        return await self._opened[1].is_written_out()
+        """Whether a shard may be loaded anew; who stops loads nothing, and waits for no broker."""
+        return self.stopping.is_set() or await self._opened[1].is_written_out()
 
     async def _send_the_rest(self) -> None:
         """Before shards may go to another scheduler, it must find all requests on the topic.

@@ -74,24 +74,30 @@ class Steps:
         return is_done
 
 
+async def reload_one(reader, ready):
+    """Let a reader run until it is ready, and on, with a partition loaded anew."""
+    stopping = asyncio.Event()
+    await reader.start()
+    reading = asyncio.ensure_future(reader.run(stopping))
+    await ready
+    reader.reload({1})
+    await asyncio.sleep(20.0)
+    stopping.set()
+    await reading
+    await reader.stop()
+
+
 def test_what_was_made_of_a_partition_is_with_the_brokers_before_it_is_loaded_anew(monkeypatch):
     """Who loads it looks there for what is under way."""
     simulated = SimulatedReading(monkeypatch, shared.runtime.consumer, 1, PARTITIONS)
     handler = Steps()
 
     async def read():
-        settings, stopping = Settings(partitions=PARTITIONS), asyncio.Event()
+        settings = Settings(partitions=PARTITIONS)
         reader = BatchConsumer(
             *(settings, "group", (PAGE_SIGNALS,), handler), written_out=handler.written_out
         )
-        await reader.start()
-        reading = asyncio.ensure_future(reader.run(stopping))
-        await asyncio.sleep(10.0)
-        reader.reload({1})
-        await asyncio.sleep(10.0)
-        stopping.set()
-        await reading
-        await reader.stop()
+        await reload_one(reader, asyncio.sleep(10.0))
 
     simulated.run(read())
     assert handler.steps == [
@@ -110,23 +116,19 @@ def test_records_are_not_taken_for_passed_over_while_the_group_decides(monkeypat
     handler = Handler(simulated.broker)
     everything = [(p, n) for p in range(PARTITIONS) for n in range(RECORDS)]
 
+    async def all_are_seen():
+        while len(handler.seen) < len(everything):
+            await asyncio.sleep(0.1)
+
     async def read():
-        settings, stopping = Settings(partitions=PARTITIONS), asyncio.Event()
+        settings = Settings(partitions=PARTITIONS)
         reader = handler.reader = BatchConsumer(
             *(settings, "group", (PAGE_SIGNALS,), handler),
             reached=handler.reached,
             written_out=yes,
             loads_beside=True,
         )
-        await reader.start()
-        reading = asyncio.ensure_future(reader.run(stopping))
-        while len(handler.seen) < len(everything):
-            await asyncio.sleep(0.1)
-        reader.reload({1})
-        await asyncio.sleep(20.0)
-        stopping.set()
-        await reading
-        await reader.stop()
+        await reload_one(reader, all_are_seen())
 
     simulated.run(read())
     assert handler.decisions == 1

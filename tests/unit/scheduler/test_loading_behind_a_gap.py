@@ -9,6 +9,7 @@ import services.scheduler.flow.handler as scheduler_handler
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.flow.splitting import Begun
+from services.scheduler.worker import Scheduler
 from shared.contracts.layout import ALONE
 from shared.contracts.topics import CRAWL_OUTCOMES
 from shared.runtime.clock import ManualClock
@@ -80,3 +81,12 @@ def test_without_a_gap_nothing_is_waited_for(load):
     assert load(database, begin=21) == {KEY: 21}
     assert database.loads == 1
     assert database.looks == 10**9
+
+
+async def test_who_is_told_to_stop_does_not_wait_until_the_broker_has_what_was_asked_for():
+    scheduler = Scheduler(Settings())
+    scheduler._consumer = mock.Mock()
+    scheduler._pacer = mock.Mock(is_written_out=mock.AsyncMock(return_value=False))
+    assert not await scheduler._is_written_out()
+    scheduler.stopping.set()
+    assert await scheduler._is_written_out()
