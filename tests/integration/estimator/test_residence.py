@@ -248,6 +248,26 @@ async def test_pages_of_several_shards_are_read_at_once(settings, begin, monkeyp
     assert [part.pages.page_ids.size for part in found] == [0] * READERS
 
 
+async def test_pages_of_the_next_shards_are_read_together(settings, begin, no_refits, monkeypatch):
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    await handler.handle(kafka.batch(*map(upsert, URLS)))
+    for shard in handler._shards.values():
+        shard.keep(np.empty(0, np.int64))
+    assert len({shard_of(identify(url).host, SHARDS) for url in URLS}) >= READERS
+    meeting, first, read = threading.Barrier(READERS), iter(range(READERS)), reading.read_pages
+
+    def read_together(*given, **more):
+        if next(first, None) is not None:
+            meeting.wait(60)  # all of them are under way, or nobody goes on
+        return read(*given, **more)
+
+    monkeypatch.setattr(reading, "read_pages", read_together)
+    await handler.handle(kafka.batch(*(crawl(url, NOW + DAY) for url in URLS)))
+    assert not meeting.broken
+    assert kafka.refused == []
+
+
 async def test_who_asks_for_more_at_once_than_there_are_connections_waits(settings, begin):
     store = (await begin(Broker(), FEW))._store
     epoch = store.own(0)
