@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -50,7 +51,7 @@ class Unacceptable(Exception):
 class Store:
     """The estimator's connections: one for writing, and some that read pages beside it.
 
-    Not for several threads at once, but for reading pages, which others may do meanwhile.
+    Not for several threads at once, but for reading pages and for taking shards.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -64,6 +65,8 @@ class Store:
         self._shards, self._held = settings.partitions, held_by(settings)
         self._holder = f"{settings.instance}/{os.getpid()}-{secrets.token_hex(4)}"
         self._connection: psycopg.Connection | None = None
+        self._taking = Lock()
+        """Of several threads that take shards, one has the connection."""
         self._readers = PageReaders(self._database_url)
         self._observation_partitions: set[int] = set()
 
@@ -116,7 +119,7 @@ class Store:
             psycopg.errors.LockNotAvailable: somebody holds the shard locked.
             psycopg.OperationalError: the server went away.
         """
-        with self._writing() as connection, connection.transaction():
+        with self._taking, self._writing() as connection, connection.transaction():
             if hurried:
                 connection.execute(_HURRY)
             return raise_epochs(connection, [shard], self._holder)[shard]
@@ -127,9 +130,8 @@ class Store:
         Raises:
             psycopg.OperationalError: the server went away.
         """
-        connection = self._connected
-        with connection.transaction():
-            return read_positions(connection, ESTIMATOR, shards)
+        with self._taking, self._connected.transaction():
+            return read_positions(self._connected, ESTIMATOR, shards)
 
     def lost(self, owned: Mapping[int, int]) -> dict[int, str]:
         """Which shards another process has taken over, and its name.

@@ -1,6 +1,9 @@
 """How an estimator takes a shard: from whoever had it, and out of the database."""
 
-from collections.abc import Collection
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Final
 
 from services.estimator.persistence import Store
 from services.estimator.shard import Shard
@@ -9,6 +12,37 @@ from shared.runtime.settings import Settings
 from shared.store.layout import fetch_layout
 from shared.store.positions import require_remembered
 from shared.store.snapshot import LearningSnapshot, load_for_learning
+
+LOADED_AT_ONCE: Final = 2
+"""While one shard is unpacked, the server gathers another, or waits for its disk."""
+
+
+async def abreast(load: Callable[[int], Awaitable[None]], shards: Iterable[int]) -> None:
+    """Load shards in their order, some at once.
+
+    After one has failed no other begins, and at the end none is under way.
+
+    Args:
+        load: loads one.
+        shards: which.
+
+    Raises:
+        Exception: the first that failed.
+    """
+    waiting = deque(shards)
+
+    async def in_turn() -> None:
+        try:
+            while waiting:
+                await load(waiting.popleft())
+        except BaseException:
+            waiting.clear()
+            raise
+
+    turns = (in_turn() for _ in range(min(LOADED_AT_ONCE, len(waiting))))
+    for failed in await asyncio.gather(*turns, return_exceptions=True):
+        if failed is not None:
+            raise failed
 
 
 def taken_over(

@@ -11,6 +11,7 @@ from shared.policy.estimation.quiet_pages import QuietPages
 from shared.store.columns import HOST_RULES, HostColumns, host_rules
 from shared.store.host_factors import unpack_factors
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
+from shared.store.read_ahead import allow_reading_ahead, read_ahead
 
 HOSTS_AT_ONCE: Final = 100_000
 """That are gathered in one row, some 400 bytes for each."""
@@ -29,6 +30,26 @@ _GATHERED: Final = (
     "array_agg(quiet_found), array_agg(quiet_predicted), array_agg(quiet_belief) FROM ("
     "SELECT * FROM hosts WHERE shard = %s AND host_id > %s ORDER BY host_id LIMIT %s) AS host"
 )
+
+
+def warm_hosts(connection: psycopg.Connection, shard: int) -> None:
+    """Have the blocks of a shard's hosts in the server's memory, if they were not.
+
+    They lie in the order in which they came, those of all shards together: who follows their key
+    waits for the disk at nearly each of them. Asked for all at once they come in a tenth of that
+    time, and looking at those that are there takes a hundredth of what reading them does.
+
+    Args:
+        connection: in a transaction that nobody else uses meanwhile.
+        shard: which.
+
+    Raises:
+        psycopg.OperationalError: the server cannot be reached.
+    """
+    with connection.transaction(force_rollback=True):  # with it, how the session reads
+        allow_reading_ahead(connection)
+        read_ahead(connection, is_ahead=True)
+        connection.execute("SELECT count(limit_updated_at) FROM hosts WHERE shard = %s", (shard,))
 
 
 def read_hosts(

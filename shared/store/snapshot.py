@@ -25,7 +25,7 @@ from shared.store.columns import (
 )
 from shared.store.erasing import Erased, read_erased
 from shared.store.gathering import TableReader, reading
-from shared.store.host_reading import read_hosts
+from shared.store.host_reading import read_hosts, warm_hosts
 from shared.store.imports_log import read_last_import
 from shared.store.last_imports import NO_IMPORT, LastImport
 from shared.store.layout import read_layout
@@ -196,6 +196,7 @@ def load_for_learning(
         records = int(pages.histories.seen.sum())
         if not is_whole:
             records = about_records(reader.connection, shard)
+        warm_hosts(reader.connection, shard)
         hosts = read_hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         _, announcing = read_owner(reader.connection, shard)

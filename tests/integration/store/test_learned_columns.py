@@ -10,6 +10,7 @@ from shared.store import host_reading, writer
 from shared.store.connection import connect, connect_writer
 from shared.store.directories import directory_of
 from shared.store.explain import explain_page
+from shared.store.gathering import reading
 from shared.store.history import Rings, pack
 from shared.store.host_factors import HostFactors, pack_factors
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
@@ -58,6 +59,17 @@ def test_what_was_learned_of_hosts_is_in_both_snapshots(store, monkeypatch, at_o
             "max(precision) FROM page_estimates WHERE shard = 1"
         ).fetchone()
     assert rates == (10, pytest.approx(1 / 60), 0.5, pytest.approx(0.9))
+
+
+def test_how_a_session_reads_is_as_before_once_hosts_were_asked_for_at_once(store):
+    fill(store, urls_of_shard(1, 10))
+    with reading(store) as reader:
+        how = "SELECT name, setting FROM pg_settings WHERE name IN (%s, %s)"
+        names = "enable_indexscan", "effective_io_concurrency"
+        before = reader.connection.execute(how, names).fetchall()
+        host_reading.warm_hosts(reader.connection, 1)
+        assert reader.connection.execute(how, names).fetchall() == before
+        assert len(host_reading.read_hosts(reader.connection, 1).names) == 5
 
 
 def test_pages_that_never_changed_are_told_as_far_as_they_are_believed(store):
