@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,9 @@ _OUTGOING: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LEAST_PORT: Final = 12_000
 _MOST_PORT: Final = 32_768
 _MOST_TRIES: Final = 100
+_MOST_HELD: Final = 200
+_HELD: Final[deque[int]] = deque()
+"""Files of the sockets that hold ports, the oldest first."""
 
 
 class StartError(RuntimeError):
@@ -118,15 +122,31 @@ def free_port(host: str = "127.0.0.1") -> int:
     """Return a TCP port that nothing listens on now, and that no connection is given by itself.
 
     A server may take a while to bind it, and may be away for a while: of the ports that the system
-    hands to outgoing connections, one could be another's by then.
+    hands to outgoing connections, one could be another's by then. Nor does anybody who asks here
+    get it meanwhile, in whatever process: it is held, as the UDP port of its number, which is in no
+    server's way, for as long as this process lives or has asked for few others since.
     """
     chosen = random.SystemRandom()
     for _ in range(_MOST_TRIES):
         port = chosen.choice(_ports_of_servers())
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind((host, port))
+            _hold(host, port)
             return port
     raise StartError(f"no free port was found in {_MOST_TRIES} tries")
+
+
+def _hold(host: str, port: int) -> None:
+    """Let nobody else have a port from here.
+
+    Raises:
+        OSError: somebody has it.
+    """
+    with socket.socket(type=socket.SOCK_DGRAM) as holding:
+        holding.bind((host, port))
+        _HELD.append(holding.detach())
+    if len(_HELD) > _MOST_HELD:
+        os.close(_HELD.popleft())
 
 
 def _ports_of_servers() -> range:

@@ -2,6 +2,9 @@
 
 import random
 import socket
+import subprocess
+import sys
+from collections import deque
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -36,11 +39,36 @@ def chosen_in_turn(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
 
 
 def test_a_port_that_is_taken_is_passed_over(monkeypatch):
-    free = free_port()
-    with socket.create_server((LOOPBACK, 0)) as other:
-        taken = other.getsockname()[1]
+    with socket.create_server((LOOPBACK, 0)) as other, socket.create_server((LOOPBACK, 0)) as gone:
+        taken, free = other.getsockname()[1], gone.getsockname()[1]
+        gone.close()
         chosen_in_turn(monkeypatch, taken, taken, free)
         assert free_port() == free
         chosen_in_turn(monkeypatch, taken)
         with pytest.raises(StartError, match="no free port"):
             free_port()
+
+
+ASK_FOR = """
+from deploy.local import process
+process._ports_of_servers = lambda: [{port}]
+print(process.free_port())
+"""
+
+
+def test_a_port_whose_server_is_not_there_yet_is_nobody_elses():
+    """Two tests of one run, a process each, once had one worker's port: it could never start."""
+    mine = free_port()
+    asking = [sys.executable, "-c", ASK_FOR.format(port=mine)]
+    theirs = subprocess.run(asking, capture_output=True, text=True, check=False)
+    assert "no free port" in theirs.stderr, theirs.stdout
+    socket.create_server((LOOPBACK, mine)).close()  # which is free for whom it was asked for
+
+
+def test_of_many_ports_the_first_ones_are_let_go(monkeypatch):
+    monkeypatch.setattr(process, "_HELD", deque())
+    monkeypatch.setattr(process, "_MOST_HELD", 2)
+    first, *_ = [free_port() for _ in range(3)]
+    assert len(process._HELD) == 2
+    chosen_in_turn(monkeypatch, first)
+    assert free_port() == first
