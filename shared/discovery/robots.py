@@ -1,12 +1,13 @@
 """robots.txt, RFC 9309: what may be fetched, how often, and where sitemaps are."""
 
-import re
+import asyncio
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from protego import Protego
 from yarl import URL
 
+from shared.discovery.robots_groups import own_group
 from shared.runtime.fetching import Fetcher, FetchFailed
 
 ROBOTS_BYTES: Final = 500 * 1024
@@ -15,13 +16,6 @@ ROBOTS_BYTES: Final = 500 * 1024
 MOST_SITEMAPS: Final = 100
 LONGEST_DELAY_SECONDS: Final = 60.0
 """A longer crawl delay counts as this one: it is meant for whole sites, not for a file a day."""
-
-MOST_AGENTS: Final = 10
-"""Names by which a file may call us; the longest ones count."""
-
-_AGENT: Final = re.compile(r"\s*user[ -]?agent(?:\s*:|\s)\s*([^#]*)", re.IGNORECASE)
-_NOBODY: Final = "User-agent: \0"
-"""No agent has this name."""
 
 
 class _Rules(Protocol):
@@ -69,27 +63,12 @@ def read_robots(text: bytes, agent: str) -> Robots:
         text: the file, or its beginning.
         agent: who we say that we are.
     """
-    rules = Protego.parse(_about(agent, text.decode("utf-8-sig", "replace")))
+    rules = Protego.parse(own_group(text.decode("utf-8-sig", "replace"), agent))
     delay = rules.crawl_delay(agent) or 0.0
     named = dict.fromkeys(rules.sitemaps)
     return Robots(
         agent, rules, min(float(delay), LONGEST_DELAY_SECONDS), tuple(named)[:MOST_SITEMAPS]
     )
-
-
-def _about(agent: str, text: str) -> str:
-    """A file in which all agents that are not this one have one name: the rules of a group are kept
-    for each name that it has, thousands of both where somebody wants to fill our memory."""
-    lines = text.splitlines()
-    named = {place: found[1] for place, line in enumerate(lines) if (found := _AGENT.match(line))}
-    us = agent.lower()
-    names = {name: name.strip().lower().replace("*", "") for name in named.values()}
-    ours = {name for name, plain in names.items() if plain in us}
-    kept = set(sorted(ours, key=lambda name: len(names[name]), reverse=True)[:MOST_AGENTS])
-    for place, name in named.items():
-        if name.strip() != "*" and name not in kept:
-            lines[place] = _NOBODY
-    return "\n".join(lines)
 
 
 async def fetch_robots(fetcher: Fetcher, url: str, agent: str) -> Robots:
@@ -103,7 +82,10 @@ async def fetch_robots(fetcher: Fetcher, url: str, agent: str) -> Robots:
     )
     if answer.says_nothing:
         raise FetchFailed(f"its robots.txt answers {answer.status}")
-    return read_robots(answer.body, agent) if answer.status < 300 else Robots(agent)
+    if answer.status >= 300:
+        return Robots(agent)
+    # A file with tens of thousands of rules takes a second of a processor.
+    return await asyncio.to_thread(read_robots, answer.body, agent)
 
 
 def to_the_web(_: str, target: str) -> bool:

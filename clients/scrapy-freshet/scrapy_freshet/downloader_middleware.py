@@ -18,7 +18,7 @@ from scrapy_freshet.addresses import is_private_literal, is_public
 from scrapy_freshet.fleet import Fleet, fleet_of
 from scrapy_freshet.moving import host_of, moved_to
 from scrapy_freshet.outcomes import GONE, has_content, outcome_of, redirected
-from scrapy_freshet.robots import crawl_delay
+from scrapy_freshet.robots import agent_of, crawl_delay
 from scrapy_freshet.spider_middleware import ID_KEY
 
 
@@ -80,8 +80,7 @@ class OutcomeMiddleware:
         first = request.meta.get("redirect_urls", [request.url])[0]
         if urlsplit(first).path != "/robots.txt" or response.status not in {200, *GONE}:
             return
-        settings = self._crawler.settings
-        agent = settings.get("ROBOTSTXT_USER_AGENT") or settings.get("USER_AGENT") or "*"
-        delay = crawl_delay(response.body, str(agent)) if response.status == 200 else None
+        agent = agent_of(self._crawler.settings)
+        delay = crawl_delay(response.body, agent) if response.status == 200 else None
         if host := host_of(first):
             self._fleet.delay(host, delay or 0.0)

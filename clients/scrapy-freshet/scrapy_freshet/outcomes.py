@@ -1,6 +1,7 @@
 """From a response to what Freshet is told of it."""
 
 import time
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from msgspec.structs import replace
@@ -93,7 +94,9 @@ def retry_after(header: bytes | None, now: float | None = None) -> float | None:
     if text.isdecimal() and text.isascii():
         return min(float(text[:20]), MOST_RETRY_AFTER_SECONDS)
     try:
-        at = parsedate_to_datetime(text).timestamp()
+        at = parsedate_to_datetime(text)
+        # Without a zone, as in C's asctime, a date of HTTP is of Greenwich.
+        until = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
-    return min(max(at - (time.time() if now is None else now), 0.0), MOST_RETRY_AFTER_SECONDS)
+    return min(max(until - (time.time() if now is None else now), 0.0), MOST_RETRY_AFTER_SECONDS)

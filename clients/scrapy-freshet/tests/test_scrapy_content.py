@@ -2,6 +2,7 @@
 
 import os
 import resource
+import time
 from ipaddress import ip_address
 
 import pytest
@@ -134,6 +135,28 @@ def test_a_redirect_that_is_not_followed_leads_elsewhere(location, result, targe
 )
 def test_how_long_a_server_asks_to_be_left_alone(header, seconds):
     assert retry_after(header, 1795323600.0) == seconds
+
+
+@pytest.fixture(params=["Asia/Tokyo", "America/New_York"])
+def far_from_greenwich(request, monkeypatch):
+    """A crawler whose clock is set to another zone."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", request.param)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        *(b"Sun, 22 Nov 2026 05:00:10 GMT", b"Sunday, 22-Nov-26 05:00:10 GMT"),
+        *(b"Sun Nov 22 05:00:10 2026", b"Sun, 22 Nov 2026 05:00:10 -0000"),
+    ],
+)
+@pytest.mark.usefixtures("far_from_greenwich")
+def test_a_date_is_of_greenwich_in_all_three_forms_wherever_the_crawler_is(date):
+    assert retry_after(date, 1795323600.0) == 10.0
 
 
 ONE = ip_address("203.0.113.7")

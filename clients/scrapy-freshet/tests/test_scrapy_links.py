@@ -1,9 +1,18 @@
 """What pages link to is told where it is wanted."""
 
+import os
+import resource
+from urllib.parse import urldefrag
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from scrapy.http import HtmlResponse, Response, TextResponse
+from scrapy.linkextractors import LinkExtractor, lxmlhtml
+from scrapy_freshet import links
 from scrapy_freshet.links import MOST_LINKS, links_of
 from scrapy_freshet.messages import MOST_URL_CHARACTERS
+from w3lib.url import safe_url_string
 
 URL = "http://a.example/folder/page"
 
@@ -67,7 +76,58 @@ def test_what_is_no_html_has_none(response):
     assert links_of(response) == []
 
 
-def test_a_page_of_a_million_links_tells_the_first():
-    found = links_of(page(anchors(*(f"/{n}" for n in range(MOST_LINKS + 10)))))
-    assert len(found) == MOST_LINKS
+@pytest.fixture
+def urls_made(monkeypatch):
+    """Every text of which a URL is made."""
+    made = []
+
+    def note(url, *more, **others):
+        made.append(url)
+        return safe_url_string(url, *more, **others)
+
+    for module in (lxmlhtml, links):
+        monkeypatch.setattr(module, "safe_url_string", note, raising=False)
+    return made
+
+
+def test_a_page_of_a_million_links_tells_the_first_and_makes_no_others(urls_made):
+    found = links_of(page(anchors(*(f"/{n}" for n in range(2 * MOST_LINKS)))))
+    assert len(found) == len(urls_made) == MOST_LINKS
     assert found[0] == "http://a.example/0"
+
+
+def test_of_a_link_that_is_repeated_one_url_is_made(urls_made):
+    found = links_of(page(anchors(*["/top"] * MOST_LINKS, "/last")))
+    assert found == ["http://a.example/top", "http://a.example/last"]
+    assert len(urls_made) == 2
+
+
+@pytest.mark.slow(0.5)
+def test_links_within_links_keep_no_crawler_from_the_others():
+    # Each of them has all the text, of which nobody makes five gigabytes.
+    body = b"<a href=/x><b>" * 1_000 + b"word " * 1_000_000
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_CPU, (4, 4))  # some forty times what it takes
+        os._exit(not links_of(HtmlResponse(URL, body=body, encoding="utf-8")))
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+PIECES = st.sampled_from(
+    [
+        *("/x", "y", "?q=ä#z", "#top", "", " /spaced ", "//b.example/", "https://b.example:99999/"),
+        *("http://[x", "mailto:me@a.example", "/picture.PNG", "/a.tar.gz?x", "../../up", "x.php"),
+        *("HTTP://B.example/Ü", "javascript:x()", "http://", "/a b%zz", "\\x", "http://ä.example/"),
+    ]
+)
+RELS = st.sampled_from(["", " rel=nofollow", ' rel="UGC,NoFollow"', " rel=me"])
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "area", "A", "link"]), PIECES, RELS), max_size=8))
+@example([("a", "/x", " rel=nofollow"), ("a", "/x", "")])
+def test_they_are_the_links_that_scrapy_finds(elements):
+    text = "".join(f'<{tag} href="{href}"{rel}>x</{tag}>' for tag, href, rel in elements)
+    shown = page(text, '<base href="/base/">')
+    expected = (link for link in LinkExtractor().extract_links(shown) if not link.nofollow)
+    assert links_of(shown) == list(dict.fromkeys(urldefrag(link.url).url for link in expected))
