@@ -11,7 +11,6 @@ is set on the way) has not got it.
 """
 
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple, get_args
 
 import ada_url
@@ -23,6 +22,7 @@ from shared.contracts.fields import (
     Result,
 )
 from shared.contracts.identity import BadUrl, identify
+from shared.discovery.dates import read_date
 
 REQUEST_ID: Final = "freshet.request-id"
 GIVEN_AT: Final = "freshet.given-at"
@@ -196,11 +196,8 @@ def _number(text: str) -> float | None:
 
 
 def _retry_after(text: str, now: float) -> float | None:
-    """Seconds, or a date, as RFC 9110 has them; anything else says nothing."""
+    """Seconds, or a date; anything else says nothing."""
     if text.isascii() and text.isdecimal():
         return min(float(text[:20]), _MOST_RETRY_AFTER)
-    try:
-        at = parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError, TypeError):
-        return None
-    return min(max(at - now, 0.0), _MOST_RETRY_AFTER)
+    until = read_date(text)
+    return None if until is None else min(max(until.at - now, 0.0), _MOST_RETRY_AFTER)

@@ -23,6 +23,7 @@ from services.frontier.outcomes import (
     plain,
 )
 from services.frontier.refusing import NotStored, Refused
+from services.frontier.room import Room
 from services.frontier.sending import Sender
 from services.frontier.warning import Once
 from shared.contracts.identity import BadUrl, PageIdentity, identify
@@ -64,15 +65,20 @@ class Putting:
         self._clock = clock
         self._once = Once()
 
-    async def put(self, item: URLItem) -> AckMessage:
-        """Take one item, known or discovered."""
+    async def put(self, item: URLItem, room: Room) -> AckMessage:
+        """Take one item, known or discovered.
+
+        Args:
+            item: of a client's stream.
+            room: that the discovered ones of that stream have.
+        """
         if item.WhichOneof("item") == "known":
             info = item.known.info
             status = await self._put_known(info, item.known.refetchable_from_date)
         else:
             # An item of neither kind has no URL, and is skipped like any bad one.
             info = item.discovered.info
-            status = await self._put_discovered(info)
+            status = await self._put_within(room, info)
         return AckMessage(ID=item.ID or info.url, status=status)
 
     async def put_batch(self, batch: DiscoveredBatch) -> BatchAck:
@@ -82,6 +88,20 @@ class Putting:
             part = batch.items[start : start + MOST_OF_BATCH]
             statuses += await asyncio.gather(*(self._put_discovered(info) for info in part))
         return BatchAck(ID=batch.ID, statuses=statuses)
+
+    async def _put_within(self, room: Room, info: URLInfo) -> AckMessage.Status:
+        """Take a discovered URL, as long as outcomes need not wait for it."""
+        if not await room.enter():
+            metrics.DISCOVERED.labels("failed").inc()
+            self._once.warn(
+                "the database takes long: discovered URLs that have no room meanwhile are to be "
+                "sent again"
+            )
+            return AckMessage.FAIL
+        try:
+            return await self._put_discovered(info)
+        finally:
+            room.leave()
 
     async def _put_discovered(self, info: URLInfo) -> AckMessage.Status:
         if not self._is_ours(info):

@@ -27,10 +27,15 @@ from services.frontier.looking import Looking
 from services.frontier.names import Names
 from services.frontier.putting import Putting
 from services.frontier.refusing import Refused
+from services.frontier.room import Room
 from services.frontier.streams import answered
 
 MOST_PUT: Final = 1_000
 """Items of one stream that are not acknowledged: no more are read meanwhile."""
+
+MOST_DISCOVERED: Final = 500
+"""Of those, discovered URLs. They wait for the database, which may take minutes when it counts
+pages; outcomes need it not, and come through."""
 
 MOST_BATCHES: Final = 16
 
@@ -95,7 +100,8 @@ class Service:
         return StringList(values=[self._names.crawl_id])
 
     def _put(self, items: AsyncIterator[URLItem]) -> AsyncIterator[AckMessage]:
-        return answered(items, self._putting.put, MOST_PUT, self._stopping)
+        room = Room(MOST_DISCOVERED)
+        return answered(items, lambda item: self._putting.put(item, room), MOST_PUT, self._stopping)
 
     def _put_batches(self, batches: AsyncIterator[DiscoveredBatch]) -> AsyncIterator[BatchAck]:
         return answered(batches, self._putting.put_batch, MOST_BATCHES, self._stopping)

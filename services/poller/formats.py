@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from shared.contracts.fields import MAX_UNIX_SECONDS
 from shared.contracts.identity import BadUrl, identify
 from shared.runtime.pings import Ping
 
@@ -88,8 +89,7 @@ def mapped(mapping: Mapping, wanted: Callable[[Any], bool] | None = None) -> Rea
     """
 
     def read(event: Any) -> Said:
-        cursor = _found(event, mapping.cursor) if mapping.cursor else ""
-        said = str(cursor) if isinstance(cursor, str | int | float) else ""
+        said = _place(_found(event, mapping.cursor)) if mapping.cursor else ""
         if wanted is not None and not wanted(event):
             return Said(None, cursor=said)
         url = _PLACE.sub(lambda place: _text(event, place.group(1)), mapping.page)
@@ -97,6 +97,37 @@ def mapped(mapping: Mapping, wanted: Callable[[Any], bool] | None = None) -> Rea
         return Said(_ping(url, time), cursor=said)
 
     return read
+
+
+def place_reader(path: str) -> Callable[[bytes], str]:
+    """What reads the place of an event by itself: nothing is made of the rest, however long it is.
+
+    Args:
+        path: as a mapping's; empty: events have no places.
+    """
+    raw = msgspec.Raw
+    steps: list[msgspec.json.Decoder[Any]] = [
+        msgspec.json.Decoder(
+            msgspec.defstruct("_Step", [("found", raw, raw())], rename={"found": name})
+        )
+        for name in path.split(".")
+        if path
+    ]
+
+    def read(data: bytes) -> str:
+        found: Any = data if steps else b'""'
+        try:
+            for step in steps:
+                found = step.decode(found).found
+            return _place(msgspec.json.decode(found, type=str | int | float))
+        except (msgspec.MsgspecError, RecursionError):
+            return ""
+
+    return read
+
+
+def _place(found: Any) -> str:
+    return str(found) if isinstance(found, str | int | float) else ""
 
 
 def _is_post(event: Any) -> bool:
@@ -140,17 +171,18 @@ def _seconds(time: Any) -> float | None:
     """Unix seconds, whatever the unit: those of this age differ by a thousand each."""
     if isinstance(time, str):
         at = datetime.fromisoformat(time)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    if isinstance(time, bool) or not isinstance(time, int | float):
+        seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    elif isinstance(time, bool) or not isinstance(time, int | float):
         return None
-    try:
-        seconds = float(time)
-    except OverflowError:
-        # JSON's whole numbers have any number of digits.
-        return None
-    while seconds > 1e11:
-        seconds /= 1000.0
-    return seconds if seconds >= 0 else None
+    else:
+        try:
+            seconds = float(time)
+        except OverflowError:
+            # JSON's whole numbers have any number of digits.
+            return None
+        while seconds > MAX_UNIX_SECONDS:
+            seconds /= 1000.0
+    return seconds if 0 <= seconds <= MAX_UNIX_SECONDS else None
 
 
 def _object(event: Any, name: str) -> dict[str, Any]:

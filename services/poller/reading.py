@@ -13,9 +13,10 @@ from yarl import URL
 from services.poller import metrics
 from services.poller.accounts import StreamAccount
 from services.poller.cursors import Cursors
-from services.poller.formats import Said, read_event
+from services.poller.formats import Said, place_reader, read_event
 from services.poller.sites.prices import Prices
-from services.poller.sse import EventParser
+from services.poller.sockets import Part, check_end, gather
+from services.poller.sse import MOST_PASSED_OVER, EventParser
 from services.poller.streams import Stream
 from services.poller.walls import Walls
 from shared.runtime.fetching import HEADER_BYTES
@@ -27,14 +28,13 @@ log = structlog.get_logger(__name__)
 SILENT_SECONDS: Final = 90.0
 """A stream that says nothing for so long is connected to anew."""
 
+GOODBYE_SECONDS: Final = 1.0
+"""A server has so long to answer a close; who stops does not wait for what it still sends."""
+
 LONGEST_WAIT_SECONDS: Final = 60.0
 STORED_SECONDS: Final = 1.0
 """How often the place where a stream stands is written down; what came since is read again."""
 
-AT_ONCE: Final = 500
-"""Messages of a WebSocket that are published together."""
-
-GATHER_SECONDS: Final = 0.2
 MOST_CURSOR: Final = 4096
 """Characters of a place; servers take no longer line of headers than about twice that."""
 
@@ -43,9 +43,6 @@ _GONE: Final = frozenset({400, 404, 410, 416})
 
 Publish = Callable[[str, Sequence[Ping]], Awaitable[None]]
 """(Source, pings): returns when the broker has them."""
-
-Part = list[tuple[bytes, str | None]]
-"""Events, each with its id where the transport has ids."""
 
 
 class StreamReader:
@@ -76,6 +73,7 @@ class StreamReader:
         self._wait_seconds = wait_seconds
         self._user_agent = user_agent
         self._read = stream.reader()
+        self._place_of = place_reader(stream.place)
         self._cursor = ""
         self._is_refused = False
         """Whether the server has just refused our place, and is asked without it."""
@@ -146,12 +144,20 @@ class StreamReader:
         if self._place:
             url = url.update_query({self._stream.cursor_query: self._place})
         try:
-            async with client.ws_connect(url, heartbeat=SILENT_SECONDS / 3) as socket:
+            async with client.ws_connect(
+                url,
+                heartbeat=SILENT_SECONDS / 3,
+                timeout=aiohttp.ClientWSTimeout(ws_close=GOODBYE_SECONDS),
+                max_msg_size=MOST_PASSED_OVER,
+                decode_text=False,
+            ) as socket:
                 self._opened()
-                while not socket.closed:
-                    part = await _gathered(socket)
-                    self._account.came(sum(len(data) for data, _ in part))
+                last = None
+                while last is None:
+                    part, size, last = await gather(socket, self._place_of, SILENT_SECONDS)
+                    self._account.came(size)
                     yield part
+                check_end(socket, last, MOST_PASSED_OVER)
         except aiohttp.WSServerHandshakeError as error:
             self._check(error.status)
             raise
@@ -225,22 +231,3 @@ def in_words(error: Exception) -> str:
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         return "it leads to what is no URL"
     return str(error) or type(error).__name__
-
-
-async def _gathered(socket: aiohttp.ClientWebSocketResponse) -> Part:
-    """The next message, and those that come right after it."""
-    part: Part = []
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(SILENT_SECONDS) as patience:
-            while len(part) < AT_ONCE:
-                message = await socket.receive()
-                if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
-                    break
-                data = message.data
-                part.append((data.encode() if isinstance(data, str) else data, None))
-                if len(part) == 1:
-                    patience.reschedule(asyncio.get_running_loop().time() + GATHER_SECONDS)
-            return part
-    if not part:
-        raise TimeoutError("it says nothing")
-    return part

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from services.poller.formats import READERS, Mapping, Reader, mapped
+from services.poller.formats import JETSTREAM, READERS, Mapping, Reader, mapped
 from shared.runtime.settings import Settings, SettingsError
 from shared.runtime.shown_urls import shown
 
@@ -29,6 +29,11 @@ class Stream(Struct, frozen=True, forbid_unknown_fields=True):
     def is_websocket(self) -> bool:
         """Whether it is JSON over a WebSocket."""
         return self.url.startswith(("ws://", "wss://"))
+
+    @property
+    def place(self) -> str:
+        """Where its events say how far one has read; empty: nowhere."""
+        return {"wikimedia": "", "jetstream": JETSTREAM.cursor}.get(self.format, self.cursor)
 
     def reader(self) -> Reader:
         """What reads its events."""

@@ -20,7 +20,7 @@ class Proxies(Container[str]):
 
     def __contains__(self, address: object) -> bool:
         """Whether an address is of them, in whichever of its forms a socket says it."""
-        place = _place_of(address) if isinstance(address, str) else None
+        place = place_of(address) if isinstance(address, str) else None
         if place is None:
             return False
         return any(place in network for network in self._networks)
@@ -53,7 +53,7 @@ def _without_port(said: str) -> str:
 @lru_cache(maxsize=1 << 14)
 def visitor_of(address: str) -> str:
     """For whom the limits of an address hold: of IPv6, its network of 64 bits."""
-    place = _place_of(address)
+    place = place_of(address)
     if place is None:
         return address
     if isinstance(place, ipaddress.IPv4Address):
@@ -61,7 +61,7 @@ def visitor_of(address: str) -> str:
     return str(ipaddress.IPv6Network((place, _NETWORK_BITS), strict=False))
 
 
-def _place_of(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def place_of(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Where it is, that of IPv4 as IPv4 however it is written; None: it is no address."""
     try:
         place = ipaddress.ip_address(address.partition("%")[0])

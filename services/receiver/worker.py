@@ -12,7 +12,7 @@ from aiohttp import web
 from services.receiver.bodies import Bodies
 from services.receiver.door import Door
 from services.receiver.indexnow.engines import Engines
-from services.receiver.indexnow.keys import KeyBook
+from services.receiver.indexnow.keys import KeyBook, key_fetcher
 from services.receiver.pages import OWN_SOURCES, Pages, Parts, answered
 from services.receiver.rates import Rates
 from services.receiver.sending import Sender
@@ -51,7 +51,7 @@ class Receiver(WorkerService):
         check_ports(settings, NAME, "receiver_port")
         check_tokens(settings)
         self._publisher = Publisher(settings)
-        self._fetcher = Fetcher(allow_private=settings.allow_private_hosts)
+        self._fetcher = key_fetcher(allow_private=settings.allow_private_hosts)
         # Of its own: strangers who have keys looked for at slow hosts must not keep hubs waiting.
         self._hub_fetcher = Fetcher(allow_private=settings.allow_private_hosts)
         self._sender = Sender(settings, self._publisher, lambda: self.broker.trouble)

@@ -11,8 +11,8 @@ limits.
 import asyncio
 import errno
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Container, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import aiohttp
@@ -34,9 +34,15 @@ HEADER_BYTES: Final = 64 * 1024
 """Of a line of an answer's headers: policies and cookies of real sites have more than the 8 kB that
 clients take by default."""
 
-_MOST_CONNECTIONS: Final = 64
-_CONNECTIONS_TO_HOST: Final = 4
+CONNECTIONS: Final = 64
+"""At a time; who comes when all are taken waits, and the wait counts as part of the fetch."""
+
+CONNECTIONS_TO_HOST: Final = 4
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_REDIRECTS_OF_FORMS: Final = frozenset({307, 308})
+"""After the others a browser would ask by GET, without the form."""
+
+_FOR_GOOD: Final = frozenset({301, 308})
 _CHUNK_BYTES: Final = 16 * 1024
 _HEADERS: Final = {
     # What is packed small may be huge.
@@ -75,6 +81,8 @@ class Fetched:
     headers: CIMultiDictProxy[str]
     body: bytes
     """Unpacked. Of an answer that is no success it is empty where it cannot be."""
+    moved_to: str | None = None
+    """What to ask from now on instead of what was asked: it has moved for good."""
 
     @property
     def says_nothing(self) -> bool:
@@ -103,6 +111,8 @@ class Fetcher:
         seconds: float = FETCH_SECONDS,
         resolver: AbstractResolver | None = None,
         user_agent: str = "Freshet",
+        connections: int = CONNECTIONS,
+        connections_to_host: int = CONNECTIONS_TO_HOST,
     ) -> None:
         """Make a client that is not started yet.
 
@@ -111,11 +121,15 @@ class Fetcher:
             seconds: how long one fetch may take.
             resolver: looks names up; None: the system does, in threads of our own.
             user_agent: who we say that we are.
+            connections: at a time; a fetch waits for one, within its time.
+            connections_to_host: of those.
         """
         self._allow_private = allow_private
         self._seconds = seconds
         self._resolver = resolver
         self._names: NameThreads | None = None
+        self._connections = connections
+        self._connections_to_host = connections_to_host
         self._headers = {"User-Agent": user_agent} | _HEADERS
         self._session: aiohttp.ClientSession | None = None
 
@@ -123,8 +137,8 @@ class Fetcher:
         """Make ready."""
         self._names = NameThreads() if self._resolver is None else None
         connector = aiohttp.TCPConnector(
-            limit=_MOST_CONNECTIONS,
-            limit_per_host=_CONNECTIONS_TO_HOST,
+            limit=self._connections,
+            limit_per_host=self._connections_to_host,
             resolver=self._resolver or self._names,
             use_dns_cache=False,
             force_close=True,
@@ -173,31 +187,52 @@ class Fetcher:
             NotFollowed: it leads elsewhere.
             FetchFailed: says why.
         """
+        return await self._follow(
+            "GET", url, max_bytes, _REDIRECTS, may_follow, cut=cut, take=take, headers=headers
+        )
+
+    async def post(
+        self, url: str, fields: Mapping[str, str], *, max_bytes: int, may_follow: MayFollow
+    ) -> Fetched:
+        """Send a form; where its server says that it is to be sent elsewhere (307, 308), there.
+
+        Args:
+            url: http or https.
+            fields: of the form.
+            max_bytes: a longer answer is given up.
+            may_follow: which of those redirects are followed, five at most; others are answers.
+
+        Raises:
+            NotFollowed: it leads elsewhere.
+            FetchFailed: says why.
+        """
+        return await self._follow(
+            "POST", url, max_bytes, _REDIRECTS_OF_FORMS, may_follow, data=dict(fields), cut=False
+        )
+
+    async def _follow(
+        self,
+        method: str,
+        url: str,
+        max_bytes: int,
+        redirects: Container[int],
+        may_follow: MayFollow,
+        **options: Any,
+    ) -> Fetched:
+        moved_to, is_for_good = None, True
         try:
             async with asyncio.timeout(self._seconds):
                 for _ in range(MOST_REDIRECTS + 1):
-                    answer = await self._ask(
-                        "GET", url, max_bytes, cut=cut, take=take, headers=headers
-                    )
+                    answer = await self._ask(method, url, max_bytes, **options)
                     target = answer.headers.get("Location")
-                    if answer.status not in _REDIRECTS or target is None:
-                        return answer
+                    if answer.status not in redirects or target is None:
+                        return replace(answer, moved_to=moved_to)
                     url = self._followed(url, target, may_follow)
+                    is_for_good = is_for_good and answer.status in _FOR_GOOD
+                    moved_to = url if is_for_good else moved_to
         except TimeoutError as error:
             raise FetchFailed(f"it takes longer than {self._seconds:g} s") from error
         raise NotFollowed(f"more than {MOST_REDIRECTS} redirects")
-
-    async def post(self, url: str, fields: Mapping[str, str], *, max_bytes: int) -> Fetched:
-        """Send a form; no redirect is followed.
-
-        Raises:
-            FetchFailed: says why.
-        """
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await self._ask("POST", url, max_bytes, data=dict(fields), cut=False)
-        except TimeoutError as error:
-            raise FetchFailed(f"it takes longer than {self._seconds:g} s") from error
 
     async def _ask(
         self,

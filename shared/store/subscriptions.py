@@ -37,7 +37,7 @@ class Subscription(NamedTuple):
     wanted_hub: str | None
     """By an operator; None: the topic says which is its hub."""
     hub: str
-    """That was asked last; empty: none was."""
+    """That was asked last, or where that one has moved to for good; empty: none was."""
     hub_topic: str
     """What the hub calls the topic."""
     secret: str
@@ -96,7 +96,12 @@ def find_subscription(connection: psycopg.Connection, subscription_id: str) -> S
 
 
 def take_due_subscriptions(
-    connection: psycopg.Connection, now: float, most: int, first_wait: float, longest_wait: float
+    connection: psycopg.Connection,
+    now: float,
+    most: int,
+    first_wait: float,
+    longest_wait: float,
+    latest: float,
 ) -> list[Subscription]:
     """Take those whose time has come; each is due again later, and later still every time.
 
@@ -106,6 +111,8 @@ def take_due_subscriptions(
         most: how many are taken.
         first_wait: seconds until the second attempt.
         longest_wait: seconds between two attempts at most.
+        latest: seconds; no time lies further ahead: one that does was written while a clock was
+            wrong, and has come.
     """
     query = f"""
         UPDATE websub_subscriptions SET
@@ -113,12 +120,14 @@ def take_due_subscriptions(
             next_try_at = %(now)s
                 + least(%(first)s * 2.0 ^ least(attempts, 30), %(longest)s)
         WHERE id IN (
-            SELECT id FROM websub_subscriptions WHERE next_try_at <= %(now)s
+            SELECT id FROM websub_subscriptions
+            WHERE next_try_at <= %(now)s OR next_try_at > %(now)s + %(latest)s
             ORDER BY next_try_at, id LIMIT %(most)s FOR UPDATE SKIP LOCKED
         )
         RETURNING {_COLUMNS}
     """
     values = {"now": now, "most": most, "first": first_wait, "longest": longest_wait}
+    values |= {"latest": latest}
     return _read(connection, query, values)
 
 
@@ -129,6 +138,13 @@ def note_asked(
     connection.execute(
         "UPDATE websub_subscriptions SET hub = %s, hub_topic = %s, reason = '' WHERE id = %s",
         (hub, hub_topic, subscription_id),
+    )
+
+
+def note_hub_moved(connection: psycopg.Connection, subscription_id: str, hub: str) -> None:
+    """Another hub has taken the request, for good: that one is told when it is to end."""
+    connection.execute(
+        "UPDATE websub_subscriptions SET hub = %s WHERE id = %s", (hub, subscription_id)
     )
 
 

@@ -8,7 +8,6 @@ engine's too.
 """
 
 import asyncio
-import contextlib
 import ipaddress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from services.receiver.visitors import place_of
 from shared.runtime.fetching import Fetcher, FetchFailed
 
 log = structlog.get_logger(__name__)
@@ -40,10 +40,10 @@ class Engine:
 
     def sent_from(self, address: str, key: str) -> bool:
         """Whether a post from an address, with a key, is the engine's."""
-        with contextlib.suppress(ValueError):
-            place = ipaddress.ip_address(address)
-            return key in self.keys and any(place in network for network in self.networks)
-        return False
+        place = place_of(address)
+        if place is None or key not in self.keys:
+            return False
+        return any(place in network for network in self.networks)
 
 
 class Engines:

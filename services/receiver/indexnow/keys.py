@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from yarl import URL
@@ -33,8 +33,13 @@ INVALID_SECONDS: Final = 60.0
 MOST_KEYS: Final = 100_000
 """About 40 MB: strangers make up as many as they like, and files with long addresses."""
 
-MOST_CHECKS: Final = 256
-"""Key files that are fetched at a time."""
+MOST_CHECKS: Final = 64
+"""Key files that are fetched at a time, each over a connection of its own: one that waited for
+others would be given up before it is asked for. Their names have four threads for each
+(`shared.runtime.name_threads`), which servers of names that never answer keep for longer."""
+
+KEPT_FOR_OTHERS: Final = 32
+"""Of those, for visitors who have none: a few whose hosts are slow do not keep all others out."""
 
 CHECKS_OF_VISITOR: Final = 16
 """Of those, by one visitor, whose hosts may be as slow as they like."""
@@ -45,6 +50,10 @@ Two hundred at once, as whoever publishes for many hosts has; then this."""
 
 CHECKS_OF_HOST_PER_SECOND: Final = 0.5
 """Made-up keys must not make a flood of requests at somebody's host: five at once, then this."""
+
+CONNECTIONS_TO_HOST: Final = 16
+"""As many as one host's keys are let in until the first of them are given up: who names files that
+it never sends keeps no other of its keys waiting."""
 
 SHARE_OF_VISITOR: Final = 0.8
 """Of those at one host, by one visitor: a host may have a few keys, for its folders; and who makes
@@ -71,6 +80,11 @@ class _Known:
     """When the file is looked at again."""
 
 
+def key_fetcher(**options: Any) -> Fetcher:
+    """What fetches key files: all that are let in at once. The options are a fetcher's."""
+    return Fetcher(connections=MOST_CHECKS, connections_to_host=CONNECTIONS_TO_HOST, **options)
+
+
 class KeyBook:
     """Verdicts on keys. Times are wall seconds."""
 
@@ -84,7 +98,7 @@ class KeyBook:
         """Make it.
 
         Args:
-            fetcher: started before the first question.
+            fetcher: as `key_fetcher` makes it, started before the first question.
             recheck_seconds: a valid key's file is looked at again after so long.
             wait_seconds: how long a question waits for a file that is being fetched.
             now: wall seconds.
@@ -143,7 +157,8 @@ class KeyBook:
             return check
         if len(self._checks) >= MOST_CHECKS:
             raise too_fast("keys are being looked for at many hosts already", 1.0)
-        if self._of_visitor[visitor] >= CHECKS_OF_VISITOR:
+        is_crowded = len(self._checks) >= MOST_CHECKS - KEPT_FOR_OTHERS
+        if self._of_visitor[visitor] >= (1 if is_crowded else CHECKS_OF_VISITOR):
             raise too_fast("keys of yours are being looked for at many hosts already", 1.0)
         now, shared = self._now(), f"{visitor} {file.host}"
         if wait := self._visitors.wait_for(visitor, 1, now):

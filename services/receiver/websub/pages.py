@@ -17,7 +17,12 @@ from services.receiver.refusing import Refused, too_fast
 from services.receiver.sending import Sender, bytes_of
 from services.receiver.visitors import address_of, visitor_of
 from services.receiver.websub.content import is_signed, pings_of
-from services.receiver.websub.subscriptions import RETRY_SECONDS, Subscriptions
+from services.receiver.websub.subscriptions import (
+    REFUSED_SECONDS,
+    RETRY_SECONDS,
+    Subscriptions,
+    renewal_after,
+)
 from shared.contracts.identity import BadUrl, identify
 from shared.runtime.pings import Ping
 from shared.runtime.wall_time import WALL
@@ -28,18 +33,11 @@ from shared.store.subscriptions import (
     drop_subscription,
     refuse_subscription,
 )
-from shared.units import SECONDS_PER_DAY
 
 log = structlog.get_logger(__name__)
 
 WEBSUB: Final = "websub"
 """The source of what hubs send."""
-
-RENEW_AFTER: Final = 0.7
-"""The part of a lease after which it is renewed: there is time to try again."""
-
-REFUSED_SECONDS: Final = SECONDS_PER_DAY
-"""A hub that has refused is asked again after so long."""
 
 STRANGERS_PER_SECOND: Final = 1.0
 """Calls from an address that lead to no subscription."""
@@ -71,7 +69,7 @@ class HubPages:
             subscriptions: the rows.
             sender: of signals.
             bodies: reads what is posted.
-            lease_seconds: what holds where a hub does not say.
+            lease_seconds: what hubs are asked for; it holds where one does not say.
             max_age_seconds: of signals.
             rates: of a subscription.
             proxies: of ours.
@@ -120,9 +118,8 @@ class HubPages:
             lease = _lease(query.get("hub.lease_seconds"), self._lease_seconds)
             now = WALL.now()
             log.info("a hub has granted a subscription", lease_seconds=round(lease))
-            return await ask(
-                confirm_subscription, subscription.id, now + lease, now + RENEW_AFTER * lease
-            )
+            renew_at = now + renewal_after(lease, self._lease_seconds)
+            return await ask(confirm_subscription, subscription.id, now + lease, renew_at)
         if mode == "unsubscribe" and subscription.state == UNWANTED:
             return await ask(drop_subscription, subscription.id)
         if mode == "denied":

@@ -8,7 +8,7 @@ import structlog
 
 from services.receiver import metrics
 from services.receiver.websub.discovery import discover
-from services.receiver.websub.subscriptions import Subscriptions
+from services.receiver.websub.subscriptions import REFUSED_SECONDS, Subscriptions, renewal_after
 from shared.discovery.links import HEAD_BYTES
 from shared.runtime.fetching import Fetcher, FetchFailed
 from shared.runtime.wall_time import WALL
@@ -20,6 +20,7 @@ from shared.store.subscriptions import (
     drop_subscription,
     note_asked,
     note_failed,
+    note_hub_moved,
     take_due_subscriptions,
 )
 
@@ -32,6 +33,9 @@ AT_ONCE: Final = 10
 FIRST_WAIT_SECONDS: Final = 60.0
 LONGEST_WAIT_SECONDS: Final = 6 * 3600.0
 """Between two attempts, each twice as far from the last."""
+
+CLOCKS_DIFFER_SECONDS: Final = 3600.0
+"""By so much, at most, those of receivers that are well."""
 
 LAST_WORDS: Final = 4
 """So many times a hub is told that a topic is not wanted; then it is forgotten, and what the hub
@@ -66,7 +70,12 @@ class Subscriber:
 
     async def _turn(self) -> None:
         due = await self._subscriptions.ask(
-            take_due_subscriptions, WALL.now(), AT_ONCE, FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
+            take_due_subscriptions,
+            WALL.now(),
+            AT_ONCE,
+            FIRST_WAIT_SECONDS,
+            LONGEST_WAIT_SECONDS,
+            latest_seconds(self._lease_seconds),
         )
         await asyncio.gather(*(self._look_after(subscription) for subscription in due))
         for state, count in (await self._subscriptions.ask(count_subscriptions)).items():
@@ -96,7 +105,10 @@ class Subscriber:
         # Noted first: the hub may call back before it answers.
         await self._subscriptions.ask(note_asked, subscription.id, hub, topic)
         self._subscriptions.forget(subscription.id)
-        await self._tell(hub, "subscribe", topic, subscription)
+        moved_to = await self._tell(hub, "subscribe", topic, subscription)
+        if moved_to is not None:
+            await self._subscriptions.ask(note_hub_moved, subscription.id, moved_to)
+            self._subscriptions.forget(subscription.id)
 
     async def _hub_of(self, subscription: Subscription) -> tuple[str, str]:
         if subscription.wanted_hub is not None:
@@ -114,13 +126,18 @@ class Subscriber:
         return found.hub, found.topic
 
     async def _end(self, subscription: Subscription) -> None:
+        # For content that came a moment ago it was read while it was still wanted.
+        self._subscriptions.forget(subscription.id)
         if not subscription.hub or subscription.attempts > LAST_WORDS:
             await self._subscriptions.ask(drop_subscription, subscription.id)
             self._subscriptions.forget(subscription.id)
             return
         await self._tell(subscription.hub, "unsubscribe", subscription.hub_topic, subscription)
 
-    async def _tell(self, hub: str, mode: str, topic: str, subscription: Subscription) -> None:
+    async def _tell(
+        self, hub: str, mode: str, topic: str, subscription: Subscription
+    ) -> str | None:
+        """Ask a hub, or the one that it leads to; where that is for good, if it has moved."""
         fields = {
             "hub.callback": f"{self._own_url}/websub/{subscription.id}",
             "hub.mode": mode,
@@ -129,10 +146,19 @@ class Subscriber:
         if mode == "subscribe":
             fields["hub.lease_seconds"] = str(round(self._lease_seconds))
             fields["hub.secret"] = subscription.secret
-        answer = await self._fetcher.post(hub, fields, max_bytes=_ANSWER_BYTES)
+        answer = await self._fetcher.post(
+            hub, fields, max_bytes=_ANSWER_BYTES, may_follow=_to_the_web
+        )
         if not 200 <= answer.status < 300:
             said = answer.body[:200].decode("utf-8", "replace").strip()
             raise FetchFailed(f"the hub answers {answer.status}: {said}")
+        return answer.moved_to
+
+
+def latest_seconds(lease_seconds: float) -> float:
+    """How far ahead a subscription's time can lie, where hubs are asked for such a lease."""
+    renewed = renewal_after(lease_seconds, lease_seconds)
+    return max(renewed, REFUSED_SECONDS, LONGEST_WAIT_SECONDS) + CLOCKS_DIFFER_SECONDS
 
 
 def _to_the_web(_: str, target: str) -> bool:

@@ -9,12 +9,33 @@ import psycopg
 from services.receiver.refusing import Refused
 from shared.store.questions import Questions
 from shared.store.subscriptions import Subscription, find_subscription
+from shared.units import SECONDS_PER_DAY
 
 FRESH_SECONDS: Final = 2.0
 """What was read is believed for so long; longer while the database is away."""
 
 MOST_KNOWN: Final = 10_000
 RETRY_SECONDS: Final = 10
+
+
+RENEW_AFTER: Final = 0.7
+"""The part of a lease after which it is renewed: there is time to try again."""
+
+REFUSED_SECONDS: Final = SECONDS_PER_DAY
+"""A hub that has refused is asked again after so long."""
+
+
+def renewal_after(lease_seconds: float, asked_seconds: float) -> float:
+    """Seconds after which a lease is renewed.
+
+    A longer one than was asked for is renewed as if it were not: so it is known how far ahead a
+    renewal can lie, and what lies further was written while a clock was wrong.
+
+    Args:
+        lease_seconds: that a hub has granted.
+        asked_seconds: that it was asked for.
+    """
+    return RENEW_AFTER * min(lease_seconds, asked_seconds)
 
 
 class Subscriptions(Questions):

@@ -118,6 +118,27 @@ async def test_a_lease_is_renewed_before_it_ends(installation):
     assert installation.rows() == [("active", "")]
 
 
+@pytest.mark.parametrize(("status", "asked_at_the_end"), [(307, "/hub"), (308, "/new-hub")])
+async def test_a_hub_that_has_moved_is_asked_where_it_is_now(
+    installation, status, asked_at_the_end
+):
+    hub, site = installation.hub, installation.site
+
+    async def moved(request):
+        return web.Response(status=status, headers={"Location": "/new-hub"})
+
+    site.files |= {"/hub": moved, "/new-hub": hub.answer}
+    await installation.run("add", installation.topic)
+    await until(lambda: hub.granted)
+    await until(lambda: installation.rows("hub") == [(f"{site.url}{asked_at_the_end}",)])
+    await until(lambda: installation.rows() == [("active", "")])
+    assert await hub.publish(b"news") == [202]
+    site.asked.clear()
+    await installation.run("remove", installation.topic)
+    await until(lambda: not hub.granted and not installation.rows())
+    assert site.asked[0] == asked_at_the_end
+
+
 async def test_hubs_that_say_no_lease_or_write_the_topic_as_they_like_are_understood(installation):
     await installation.run("add", installation.topic)
     await until(lambda: installation.hub.granted)

@@ -8,6 +8,7 @@ from services.frontier.giving import Giving
 from services.frontier.names import Names
 from services.frontier.putting import Putting
 from services.frontier.refusing import NotStored
+from services.frontier.room import Room
 from shared.contracts.messages import CrawlRequest
 
 NOW = 1.7e9
@@ -57,12 +58,12 @@ async def test_an_answer_that_is_not_stored_leaves_its_request_open(book):
     putting = Putting(book, broker, None, NAMES, Clock())
     infos = [info async for info in giving(book)]
     item = URLItem(known=KnownURLItem(info=infos[0], refetchable_from_date=1))
-    assert (await putting.put(item)).status == AckMessage.FAIL
+    assert (await putting.put(item, Room(1))).status == AckMessage.FAIL
     # Whoever reads after a crash is asked for it again.
     assert book.in_flight() == 3
     assert book.positions.to_commit() == {}
     broker.is_away = False
-    assert (await putting.put(item)).status == AckMessage.OK
+    assert (await putting.put(item, Room(1))).status == AckMessage.OK
     assert book.in_flight() == 2
     assert book.positions.to_commit() == {0: 1}
 

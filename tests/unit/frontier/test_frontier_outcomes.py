@@ -1,5 +1,6 @@
 """What crawlers report of known URLs is understood, however they say it."""
 
+import time
 from typing import get_args
 
 import pytest
@@ -104,6 +105,31 @@ def test_a_crawler_that_says_nothing_of_the_content_may_have_seen_a_change():
 def test_a_host_asks_to_be_left_alone_in_seconds_or_until_a_date(text, seconds):
     metadata = {"fetch.statusCode": "429", "protocol.retry-after": text}
     assert found_of(URL, metadata, 1, NOW).retry_after_seconds == seconds
+
+
+@pytest.fixture(params=["UTC", "Asia/Tokyo", "America/Lima"])
+def _zone(request, monkeypatch):
+    """This machine's time zone; nothing that is read goes by it."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_zone")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tue, 14 Nov 2023 22:14:20 GMT",
+        "Tue, 14 Nov 2023 22:14:20 -0000",
+        # As C writes it, and RFC 9110 wants it to be read: by UTC.
+        "Tue Nov 14 22:14:20 2023",
+    ],
+)
+def test_a_date_is_the_same_wherever_this_machine_is(text):
+    metadata = {"fetch.statusCode": "503", "retry-after": text}
+    assert found_of(URL, metadata, 1, NOW).retry_after_seconds == 60.0
 
 
 def test_a_page_was_read_when_it_was_handed_out_or_as_its_crawler_says():

@@ -7,6 +7,7 @@ from services.frontier.book import Book
 from services.frontier.giving import Giving
 from services.frontier.names import Names
 from services.frontier.putting import Putting
+from services.frontier.room import Room
 from shared.contracts.identity import identify
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.request_ids import microseconds, request_id_of
@@ -57,7 +58,7 @@ class Frontier:
         item = URLItem(known=KnownURLItem(info=info, refetchable_from_date=1))
         for key, value in said.items():
             item.known.info.metadata[key.replace("_", ".")].values[:] = [value]
-        await self._putting.put(item)
+        await self._putting.put(item, Room(1))
 
 
 @pytest.fixture

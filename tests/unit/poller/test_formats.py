@@ -70,6 +70,12 @@ def test_any_json_is_read_where_the_operator_says():
     # JSON's numbers have no end.
     huge = read_event(reader, b'{"item": {"slug": "x", "n": 3}, "at": ' + b"9" * 400 + b"}")
     assert (huge.ping.url, huge.ping.observed_at) == ("https://a.example/x/3", None)
+    # Of a time that nobody can have meant the page counts: Go's zero, and its like.
+    for never in ('"0001-01-01T00:00:00Z"', '"1969-12-31T23:59:59"', '"9999-12-31"', "-1", "-0.5"):
+        at = f'{{"item": {{"slug": "x", "n": 3}}, "at": {never}}}'.encode()
+        assert read_event(reader, at).ping.observed_at is None
+    first = read_event(reader, b'{"item": {"slug": "x", "n": 3}, "at": "1970-01-01T00:00:00Z"}')
+    assert first.ping.observed_at == 0.0
     for data in (b"", b"[]", b"{}", b'{"item": {"slug": true, "n": 1}}', b'{"item": 1}'):
         with pytest.raises(ValueError, match=r"JSON|it has no"):
             read_event(reader, data)

@@ -7,7 +7,12 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from services.receiver.indexnow import engines as module
-from services.receiver.indexnow.engines import READ_AGAIN_SECONDS, TRY_AGAIN_SECONDS, Engines
+from services.receiver.indexnow.engines import (
+    READ_AGAIN_SECONDS,
+    TRY_AGAIN_SECONDS,
+    Engines,
+    engine_of,
+)
 from shared.runtime.fetching import Fetched, FetchFailed
 
 LIST = "https://list.example/"
@@ -35,6 +40,27 @@ class Web:
 
 
 ADDRESS = "192.0.2.7"
+
+
+@pytest.mark.parametrize(
+    ("address", "is_theirs"),
+    [
+        (ADDRESS, True),
+        # As a receiver that listens on IPv6 sees who comes over IPv4.
+        (f"::ffff:{ADDRESS}", True),
+        ("2001:db8::7%eth0", True),
+        ("192.0.3.7", False),
+        ("::ffff:192.0.3.7", False),
+        ("2001:db9::7", False),
+        ("unix", False),
+        ("", False),
+    ],
+)
+def test_an_engine_is_known_by_its_addresses_however_they_are_written(address, is_theirs):
+    prefixes = [{"ipv4Prefix": "192.0.2.0/24"}, {"ipv6Prefix": "2001:db8::/32"}]
+    engine = engine_of({"host": "b.example", "publicKeys": [KEY], "notifierIPs": prefixes})
+    assert engine.sent_from(address, KEY) is is_theirs
+    assert not engine.sent_from(address, KEY[::-1])
 
 
 class Enough(Exception):

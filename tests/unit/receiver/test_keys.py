@@ -151,8 +151,7 @@ async def test_made_up_keys_draw_few_questions_at_a_host_and_few_at_all(web):
     web.held = asyncio.Event()
     book = web.book(wait_seconds=0.0)
     for n in range(MOST_CHECKS):
-        visitor = f"192.0.2.{n // CHECKS_OF_VISITOR}"
-        assert await book.verdict(file(host=f"{n}.example"), visitor) is Verdict.PENDING
+        assert await book.verdict(file(host=f"{n}.example"), f"192.0.2.{n}") is Verdict.PENDING
     with pytest.raises(Refused):
         await book.verdict(file(host="one-more.example"), "198.51.100.1")
     await book.stop()
