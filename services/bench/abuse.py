@@ -204,7 +204,7 @@ def _replay(scene: _Scene, attack: Attack | None) -> _Outcome:
         arrivals = _honest(scene, begin, end) + hostile
         heard = system.hear(sorted(arrivals, key=lambda arrival: arrival.timestamp))
         sent += len(hostile)
-        accepted += sum(signal.source != _HONEST for signal in heard.accepted)
+        accepted += sum(signal.source != _HONEST for signal in heard)
         chosen = np.flatnonzero((scene.slots > begin) & (scene.slots <= end))
         picked = system.pick(_ORIGIN + scene.slots[chosen] * DAY)
         outcomes = []

@@ -6,6 +6,8 @@ milliseconds, and always the same for the same events.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
 
 import numpy as np
 from aiokafka import ConsumerRecord
@@ -16,12 +18,11 @@ from services.estimator.learning import learn, material_news
 from services.estimator.refitting import Refits, merged, refit
 from services.estimator.shard import Shard as LearningShard
 from services.ingester.handler import make_sifter
-from services.ingester.sifting import Sifted
 from services.scheduler.flow.loading import shard_rules
 from services.scheduler.flow.reader import TOPIC_ORDER, Reader
 from services.scheduler.picking.calendar import make_shard
 from shared.contracts.codec import encode
-from shared.contracts.messages import CrawlOutcome, PageUpdate
+from shared.contracts.messages import CrawlOutcome, PageSignal, PageUpdate
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
     HOST_PARAMETERS,
@@ -32,6 +33,9 @@ from shared.contracts.topics import (
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import ManualClock, SystemClock
 from shared.runtime.settings import Settings
+
+_READ_MS: Final = 5_000
+"""Signals that arrive within so long are read at once."""
 
 _Records = dict[str, list[ConsumerRecord]]
 
@@ -78,12 +82,20 @@ class SmallSystem:
         """Let time pass."""
         self._clock.time = now
 
-    def hear(self, arrivals: Sequence[Arrival]) -> Sifted:
-        """Take signals through the ingester to the other two; what became of them."""
-        sifted = self._sifter.sift(arrivals, self._clock.time)
-        if sifted.accepted:
-            self._apply({PAGE_SIGNALS.name: [_record(signal) for signal in sifted.accepted]})
-        return sifted
+    def hear(self, arrivals: Sequence[Arrival]) -> list[PageSignal]:
+        """Take signals, in the order of their arrival, through the ingester to the other two.
+
+        Returns:
+            what the ingester accepted.
+        """
+        accepted: list[PageSignal] = []
+        # Read as they arrive: of a backlog more may come at once.
+        for _, together in groupby(arrivals, lambda one: one.timestamp // _READ_MS):
+            read = list(together)
+            accepted += self._sifter.sift(read, read[-1].timestamp / 1000).accepted
+        if accepted:
+            self._apply({PAGE_SIGNALS.name: [_record(signal) for signal in accepted]})
+        return accepted
 
     def pick(self, slots: NDArray[np.float64]) -> list[str]:
         """The page that the scheduler crawls at each slot; "" where there is none."""

@@ -118,7 +118,7 @@ class Sifter:
             signal = next(signals)
             try:
                 arrived_at = self._arrival_of(signal, record, now)
-                verdict = self._limiter.take(signal.source, arrived_at)
+                verdict = self._limiter.take(signal.source, arrived_at, now)
                 if verdict is Verdict.PASS:
                     named = self._name(signal, arrived_at)
                     if signal.observed_at is not None:

@@ -8,6 +8,11 @@ good: its share bounds the harm (measured by `freshet bench abuse`). At most `MA
 others are watched one by one; when that is not enough, those whose bucket has filled up again are
 forgotten, which changes nothing for them, and any further source shares one bucket with all the
 others that found no place.
+
+After an outage partitions are read one after the other, each a piece of its backlog at a time. A
+bucket, which is filled by the time of the latest signal, would be full for the first of them and
+empty for those that arrived at the same time in the others. What is read late is therefore counted
+by when it arrived (`_Backlog`), in whatever order it comes.
 """
 
 import math
@@ -26,6 +31,15 @@ MOST_EARNED = 100.0
 
 MAX_SOURCES = 50_000
 """About 10 MB of buckets."""
+
+LATE_SECONDS = BURST_SECONDS
+"""Signals that arrived so long ago are of a backlog. Of less, a full bucket has enough for all."""
+
+MOST_COUNTED = 200_000
+"""Sources of a backlog, in ten seconds each: about 30 MB."""
+
+BACKLOG_KEPT_SECONDS = 600.0
+"""After so long without a late signal a backlog is over."""
 
 
 class Verdict(Enum):
@@ -60,16 +74,50 @@ class _Bucket:
         self.tokens -= 1.0
         return True
 
-    def report_is_due(self) -> bool:
-        if self.filled_at - self.reported_at < REPORT_SECONDS:
+    def report_is_due(self, now: float) -> bool:
+        if now - self.reported_at < REPORT_SECONDS:
             return False
-        self.reported_at = self.filled_at
+        self.reported_at = now
         return True
+
+
+class _Backlog:
+    """What passed of signals that are read late, by who sent them and when they arrived.
+
+    In each ten seconds a source may have sent ten seconds' worth; in as many as one signal takes
+    where that is less.
+    """
+
+    def __init__(self) -> None:
+        self._passed: dict[tuple[str, int], int] = {}
+        self._read_at = -math.inf
+
+    def take(self, source: str, per_second: float, arrived_at: float, read_at: float) -> bool:
+        self._read_at = read_at
+        if math.isinf(per_second):
+            return True
+        most = burst_of(per_second)
+        place = source, int(arrived_at * per_second // most)
+        if len(self._passed) >= MOST_COUNTED and place not in self._passed:
+            place = _FURTHER, place[1]
+        passed = self._passed.get(place, 0)
+        if passed + 1 > most:
+            return False
+        self._passed[place] = passed + 1
+        return True
+
+    def forget_if_over(self, now: float) -> None:
+        if self._passed and now - self._read_at > BACKLOG_KEPT_SECONDS:
+            self._passed.clear()
 
 
 def burst_of(per_second: float) -> float:
     """How many may come at once under a limit."""
     return max(per_second * BURST_SECONDS, 1.0)
+
+
+_FURTHER, _OTHERS = "\0further", "\0others"
+"""Names that no source can have: of those that find no place, and of all that are not named."""
 
 
 class SourceLimiter:
@@ -103,33 +151,48 @@ class SourceLimiter:
         self._latecomers = _Bucket.full(per_second, 0.0)
         self._others = _Bucket.full(others_per_second, 0.0)
         self._earned = MOST_EARNED
+        self._backlog = _Backlog()
         self._swept_at = -math.inf
 
     def __len__(self) -> int:
         """How many sources are watched one by one."""
         return len(self._named) + len(self._buckets)
 
-    def take(self, source: str, arrived_at: float) -> Verdict:
+    def take(self, source: str, arrived_at: float, read_at: float | None = None) -> Verdict:
         """Take a token for one signal.
 
         Args:
-            source: who says that it sends.
+            source: who says that it sends; printable.
             arrived_at: when the signal arrived, not when it is read: after an outage the backlog
                 is not held against anybody. It must never lie in the future, or a source could
                 fill its own bucket.
+            read_at: when it is read; None: as it arrives.
         """
+        now = arrived_at if read_at is None else read_at
+        is_late = now - arrived_at > LATE_SECONDS
         named = self._named.get(source)
         bucket = named or self._buckets.get(source) or self._new_bucket(source, arrived_at)
-        if not bucket.take(arrived_at):
-            return Verdict.REPORT_SOURCE if bucket.report_is_due() else Verdict.DROP
+        if is_late:
+            passes = self._backlog.take(source, self.per_second, arrived_at, now)
+        else:
+            self._backlog.forget_if_over(now)
+            passes = bucket.take(arrived_at)
+        if not passes:
+            return Verdict.REPORT_SOURCE if bucket.report_is_due(now) else Verdict.DROP
         if named is not None:
-            self._earned = min(self._earned + self.others_share, MOST_EARNED)
+            most = math.inf if is_late else MOST_EARNED
+            self._earned = min(self._earned + self.others_share, most)
             return Verdict.PASS
-        return self._take_of_others(arrived_at)
+        return self._take_of_others(arrived_at, now, is_late=is_late)
 
-    def _take_of_others(self, arrived_at: float) -> Verdict:
-        if not self._others.take(arrived_at) or self._earned < 1.0:
-            return Verdict.REPORT_OTHERS if self._others.report_is_due() else Verdict.DROP
+    def _take_of_others(self, arrived_at: float, now: float, *, is_late: bool) -> Verdict:
+        passes = self._earned >= 1.0 and (
+            self._backlog.take(_OTHERS, self.others_per_second, arrived_at, now)
+            if is_late
+            else self._others.take(arrived_at)
+        )
+        if not passes:
+            return Verdict.REPORT_OTHERS if self._others.report_is_due(now) else Verdict.DROP
         if self.others_share < math.inf:
             self._earned -= 1.0
         return Verdict.PASS

@@ -16,7 +16,7 @@ def test_an_attack_costs_other_pages_little_and_draws_hardly_any_crawls():
     assert 0 < row["accepted"] < row["signals"] / 4
     assert row["freshness_without"] > 0.8
     assert row["freshness_lost"] < 0.02
-    assert row["crawls_of_attacked"] <= 1.3 * row["crawls_without"]
+    assert row["crawls_of_attacked"] <= 1.5 * row["crawls_without"]
 
 
 @pytest.mark.slow(1)
