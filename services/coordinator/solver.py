@@ -43,6 +43,10 @@ MOST_POINTS = 1000
 LEAST_THRESHOLD, MOST_THRESHOLD = 1e-100, 1e100
 """No crawl value is beyond: the ratio of any two, and what a curve goes on to, is a number too."""
 
+LEAST_STEP = 1e-6
+"""Thresholds of a report are further apart than that, as a part of each. Those of several that are
+nearer are one: the last bits of a power depend on who makes it."""
+
 MOST_RATE = 1e9
 """Crawls, answers or slots per second: nobody has so many, and the sum over all shards is a number,
 too."""
@@ -83,6 +87,8 @@ def check_curve(curve: DemandCurve) -> None:
     lowest, highest = curve.thresholds[0], curve.thresholds[-1]
     if lowest <= 0 or any(high <= low for low, high in pairwise(curve.thresholds)):
         raise ValueError("the thresholds must be positive and rise strictly")
+    if any(high <= low * (1.0 + LEAST_STEP) for low, high in pairwise(curve.thresholds)):
+        raise ValueError(f"thresholds lie nearer to each other than a part of {LEAST_STEP:g}")
     if lowest < LEAST_THRESHOLD or highest > MOST_THRESHOLD:
         raise ValueError(f"thresholds from {lowest:g} to {highest:g}: no crawl value is so extreme")
     if max(curve.ripe) > MOST_PAGES:
@@ -113,6 +119,7 @@ def gather(
     curves = [reports[shard] for shard in shards]
     # Shards lay their grids over the same points, each over the part that it needs.
     grid = np.unique(np.concatenate([curve.thresholds for curve in curves]))
+    grid = grid[np.diff(grid, prepend=0.0) > LEAST_STEP * grid]
     demand, ripe = np.empty((2, len(shards), grid.size))
     kept: dict[int, int] = {}
     if before is not None and np.array_equal(grid, before.grid):
@@ -127,10 +134,10 @@ def gather(
 
 
 def _on_grid(grid: Floats, thresholds: list[float], curve: list[float]) -> Floats:
-    """A shard's curve on a grid that holds its own thresholds among others."""
+    """A shard's curve on a grid that holds its own thresholds, or almost, among others."""
     own = np.array(thresholds)
     values = np.array(curve)
-    first, last = np.searchsorted(grid, own[[0, -1]])
+    first, last = np.searchsorted(grid, own[[0, -1]], side="right") - 1
     if last - first + 1 != own.size or values[-1] <= 0 or (values[1:] > values[:-1]).any():
         return interpolate_demand(own, values, grid) if grid.size != own.size else values
     # The usual case, a hundred times cheaper than the interpolation, and the same: others' points

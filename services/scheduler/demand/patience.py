@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.demand.tally import POINTS_PER_DECADE, Demand
+from services.scheduler.demand.grids import POINTS_PER_DECADE
+from services.scheduler.demand.tally import Demand
 from services.scheduler.state.changes import Changes
 
 _LEAST_SHARE: Final = 0.01
@@ -63,7 +64,7 @@ def movement(before: Demand, after: Demand, multiplier: float) -> float:
 
 
 def _steps(thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Which points of all grids (`tally.grid`) these are."""
+    """Which points of all grids (`grids.grid`) these are."""
     return np.asarray(np.rint(POINTS_PER_DECADE * np.log10(thresholds)), dtype=np.int64)
 
 

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from services.scheduler.demand.class_reports import class_crawls
+from services.scheduler.demand.grids import is_near_the_end
 from services.scheduler.demand.patience import Patience
 from services.scheduler.demand.ripe import count_ripe
-from services.scheduler.demand.tally import Demand, is_near_the_end
+from services.scheduler.demand.tally import Demand
 from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.selector import Weighed
 from services.scheduler.state.shard import Shard

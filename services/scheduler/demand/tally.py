@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.demand.cutting import cut_sums
+from services.scheduler.demand.grids import POINTS, grid
 from services.scheduler.demand.kept_tables import rate_tables
 from services.scheduler.demand.page_rates import (
     highest_value,
@@ -26,16 +27,11 @@ from services.scheduler.state.rows import ACTIVE, Rows
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.kernels.rate_tables import (
-    STEPS_PER_DECADE,
     RateTables,
     no_tables,
     rates_by_tables,
 )
 from shared.units import SECONDS_PER_DAY
-
-POINTS: Final = 48
-POINTS_PER_DECADE: Final = STEPS_PER_DECADE
-"""Thresholds are 10^(k/8) in every shard, so that curves add point by point."""
 
 FEW_PAGES: Final = 2_000
 """Up to here the demand of each page is computed without tables: 25 times as dear, and of so few
@@ -46,12 +42,6 @@ SLICE: Final = 50_000
 
 SAMPLE: Final = 5_000
 """Pages that are looked at for an estimate."""
-
-_NEAR_THE_END: Final = 12
-"""With fewer points than this below λ₀ the grid is moved."""
-
-_ABOVE_MULTIPLIER: Final = 24
-"""Points above λ₀ where the grid has to be moved down to reach it."""
 
 _OLDEST_DAYS: Final = 1e4
 """Top of the grid under the uniform policy, whose values are ages."""
@@ -203,28 +193,6 @@ def _stop_at(floor: float, sums: Sums) -> None:
     if last > 0:
         sums.by_host[:, :last] = sums.by_host[:, last : last + 1]
         sums.others[:last] = sums.others[last]
-
-
-def grid(highest: float, multiplier: float) -> NDArray[np.float64]:
-    """Thresholds: six decades below the highest crawl value there is, or around λ₀."""
-    top = _step_above(highest) if highest > 0 else 0
-    if _is_near(top - POINTS + 1, multiplier):
-        top = _step_above(multiplier) + _ABOVE_MULTIPLIER
-    steps = np.arange(top - POINTS + 1, top + 1)
-    return np.asarray(10.0 ** (steps / POINTS_PER_DECADE), dtype=np.float64)
-
-
-def is_near_the_end(thresholds: NDArray[np.float64], multiplier: float) -> bool:
-    """Whether a grid ends so near below λ₀ that another one is needed, as `grid` makes it."""
-    return _is_near(round(POINTS_PER_DECADE * math.log10(thresholds[0])), multiplier)
-
-
-def _is_near(lowest_step: int, multiplier: float) -> bool:
-    return multiplier > 0 and _step_above(multiplier) < lowest_step + _NEAR_THE_END
-
-
-def _step_above(value: float) -> int:
-    return math.ceil(POINTS_PER_DECADE * math.log10(value))
 
 
 class Tally:

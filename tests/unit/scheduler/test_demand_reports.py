@@ -1,21 +1,17 @@
 """Demand curves: what they say of the pages, and that those of shards can be added."""
 
+import math
+from decimal import Decimal, localcontext
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference_shard import DAY, World, rules
 
+from services.scheduler.demand.grids import POINTS, POINTS_PER_DECADE, grid, is_near_the_end
 from services.scheduler.demand.reporter import DemandReporter
-from services.scheduler.demand.tally import (
-    POINTS,
-    POINTS_PER_DECADE,
-    Estimate,
-    Tally,
-    demand_of,
-    grid,
-    is_near_the_end,
-)
+from services.scheduler.demand.tally import Estimate, Tally, demand_of
 from services.scheduler.picking.priority import BY_VALUE
 from services.scheduler.state.groups import CrawlRates
 from shared.policy.demand import demand_curve
@@ -211,6 +207,19 @@ def test_grids_of_all_shards_fall_on_the_same_points():
             assert points[0] < multiplier < points[-1]
         elif highest:
             assert points[-1] >= highest
+
+
+def test_points_are_the_powers_nearest_to_them_on_every_machine():
+    """Processors' own powers differ in the last bit, and two such points were two thresholds."""
+    for highest in (1e-9, 1.0, 3.7e4, 1e12):
+        for point in grid(highest, 0.0).tolist():
+            step = round(math.log10(point) * POINTS_PER_DECADE)
+            with localcontext(prec=60):
+                exact = Decimal(10) ** (Decimal(step) / POINTS_PER_DECADE)
+            assert abs(Decimal(point) / exact - 1) < Decimal("2.3e-16")
+    assert {"1.333521432163324e-05", "0.001", "7.498942093324558"} <= set(
+        map(repr, grid(9.9, 0.0).tolist())
+    )
 
 
 @settings(max_examples=300, deadline=None)
