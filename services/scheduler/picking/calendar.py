@@ -184,6 +184,13 @@ class Calendar:
                 self._attach(0)
                 lines.touch_parked(self._board, number)
 
+    def touch_hosts(self, numbers: NDArray[np.int64]) -> None:
+        """The same of many."""
+        if self._is_ready:
+            known = numbers[numbers < self._space.host_count]
+            self._attach(0)
+            lines.touch_all_parked(self._board, known)
+
     def touch_lines(self) -> None:
         """The limits of groups have changed, or the shard's parts of them."""
         if self._is_ready:
@@ -192,7 +199,7 @@ class Calendar:
             lines.drop_stale(self._board)
 
     def empty_lines(self) -> None:
-        """There will be other lines; `touch_host` follows for all hosts that are of any."""
+        """There will be other lines; `touch_hosts` follows for all hosts that are of any."""
         if self._is_ready:
             self._attach(0)
             lines.empty_lines(self._board)

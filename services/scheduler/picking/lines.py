@@ -14,6 +14,9 @@ for about a slot: so hardly any host is called out in vain.
 import math
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.scheduler.picking.board import NO_ITEM, Board, park
 from services.scheduler.picking.board_rows import wide
 from services.scheduler.picking.heap import push
@@ -209,6 +212,14 @@ def touch_parked(board: Board, number: int) -> None:
     if board.hosts[number].is_parked == IN_LINE:
         leave(board.hosts, board.lines, number)
     park(board, number, usable_from(board.hosts[number]))
+
+
+@compiled
+def touch_all_parked(board: Board, numbers: NDArray[np.int64]) -> None:
+    """The limits of hosts are others; those that do not wait have to heed them when they do."""
+    for number in numbers:
+        if board.hosts[number].is_parked:
+            touch_parked(board, number)
 
 
 @compiled

@@ -10,23 +10,22 @@ than one, so that after a quiet time there is no burst.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.state.changes import Changes
+from services.scheduler.state.group_lines import GroupLines
 from services.scheduler.state.group_rows import default_rows, divide, own_rows, part_of
+from services.scheduler.state.host_domains import HostDomains
 from services.scheduler.state.hosts import Hosts
 from services.scheduler.state.named_groups import NOT_NAMED, NamedGroups
-from services.scheduler.state.rows import GROUP, LINE, NO_GROUP, NO_HOST, NO_LINE, Rows
+from services.scheduler.state.rows import GROUP, NO_GROUP, NO_HOST, Rows
 from services.scheduler.state.selector import Selector
 from shared.contracts.shares import MOST_DIVIDED, MOST_REPORTED, DefaultShares, NamedPages
 from shared.pacing.groups import NO_LIMITS, Limits, have_same_slots
 from shared.policy.compiled import compiled
-from shared.rules.host_groups import group_of
-from shared.store.reserved import grown
 
 TURNS: Final = 3.0
 """A slot is kept for so many turns of the shard: two of them are never further apart."""
@@ -120,13 +119,12 @@ class HostGroups:
         """By number of a group: the first is for hosts of none, then come those that have a limit
         of their own, and then, where there is a default, all that outcomes name, by their places
         (`named_groups`). There may be more than are used."""
-        self.lines: Rows = _free_lines(1)
-        """By number of a line; the first is for hosts of none. There may be more than are used."""
-        self._line_numbers: dict[tuple[int, int], int] = {}
-        """By the numbers of its groups."""
+        self._lines = GroupLines()
         self._limits = NO_LIMITS
         self._numbers: dict[str, int] = {}
         """Of groups that have a limit of their own."""
+        self._domains = HostDomains({})
+        """Of the same."""
         self._named = NamedGroups()
         self._new = 0
         """Of those that outcomes name: from this place on they have no slot that has begun."""
@@ -134,6 +132,11 @@ class HostGroups:
         """Seconds for which slots were kept last."""
         self._looked_at = 0
         """Hosts up to this number have their groups."""
+
+    @property
+    def lines(self) -> Rows:
+        """By number of a line (`GroupLines`)."""
+        return self._lines.rows
 
     def of(self, host: int) -> list[GroupLimit]:
         """The groups of a host that have limits."""
@@ -160,9 +163,9 @@ class HostGroups:
             return
         row = self._hosts.rows[host]
         before = int(row["named"])
-        self._look_at([host])
+        self._look_at(np.array([host]))
         if row["named"] != before:
-            self._tell([host])
+            self._tell(np.array([host]))
 
     def pages(self) -> dict[str, int]:
         """How many pages there are of each group that has a limit of its own, and any."""
@@ -217,12 +220,14 @@ class HostGroups:
             slots_per_second: of the budget, that are the shard's.
             now: the time of the next slot of the budget, Unix seconds.
         """
-        if limits is not self._limits and limits != self._limits:
-            self._tell(self._take(limits))
+        if limits is not self._limits:
+            if limits != self._limits:
+                self._tell(self._take(limits))
+            self._limits = limits  # to be known at once next time: to compare two takes long
         if not self._any:
             return
         if self._looked_at < len(self._hosts):
-            self._look_at(range(self._looked_at, len(self._hosts)))
+            self._look_at(np.arange(self._looked_at, len(self._hosts)))
             self._looked_at = len(self._hosts)
         self._begin_new(now)
         self._keep(TURNS / slots_per_second if slots_per_second > 0.0 else 0.0, now)
@@ -260,7 +265,7 @@ class HostGroups:
         rows["used"][longer] = np.maximum(some["used"], over.astype(np.int64))
         rows["kept"] = kept
 
-    def _take(self, limits: Limits) -> list[int]:
+    def _take(self, limits: Limits) -> NDArray[np.int64]:
         """Groups have come or gone, or have other shares; hosts that may be of other groups."""
         before, groups = self._limits, limits.groups
         had = {of.group: place for place, of in enumerate(before.groups)}
@@ -283,7 +288,9 @@ class HostGroups:
         is_regrouped = numbers != self._numbers
         is_regrouped |= (limits.default is None) != (before.default is None)
         members, were, self._turns = self._members(), part_of(self.rows), -1.0
-        self.rows, self._limits, self._numbers = rows, limits, numbers
+        self.rows, self._limits = rows, limits
+        if numbers != self._numbers:
+            self._numbers, self._domains = numbers, HostDomains(numbers)
         if not is_regrouped:
             self._heed(members)
             is_other = np.ones(max(were.size, rows.size), np.bool_)
@@ -292,18 +299,18 @@ class HostGroups:
             of = self._hosts.rows[members]
             self._shard.changes.told += int((is_other[of["group"]] | is_other[of["named"]]).sum())
             self._shard.selector.touch_lines()
-            return []
+            return members[:0]
         return self._look_again(members)
 
-    def _look_again(self, members: NDArray[np.int64]) -> list[int]:
+    def _look_again(self, members: NDArray[np.int64]) -> NDArray[np.int64]:
         """Groups have other numbers; hosts that are of any, or were."""
         self._shard.selector.empty_lines()
-        self.lines = _free_lines(1)
-        self._line_numbers.clear()
+        self._lines.clear()
         self._looked_at = len(self._hosts)
-        self._look_at(range(self._looked_at))
-        both = np.union1d(members, self._members())
-        return list(both.tolist())
+        self._look_at(np.arange(self._looked_at))
+        is_of_any = np.zeros(self._looked_at, np.bool_)
+        is_of_any[members] = is_of_any[self._members()] = True
+        return np.flatnonzero(is_of_any)
 
     def _default_rows(self, default: DefaultShares, count: int) -> Rows:
         """Of the groups that outcomes name, with room for so many."""
@@ -341,43 +348,36 @@ class HostGroups:
         known = self._hosts.known
         return np.flatnonzero((known["group"] != NO_GROUP) | (known["named"] != NO_GROUP))
 
-    def _tell(self, hosts: Sequence[int]) -> None:
+    def _tell(self, hosts: NDArray[np.int64]) -> None:
         """The limits of hosts are others."""
-        self._shard.changes.told += len(hosts)
-        for host in hosts:
-            self._shard.selector.touch_host(host)
+        self._shard.changes.told += hosts.size
+        self._shard.selector.touch_hosts(hosts)
 
-    def _look_at(self, hosts: Sequence[int]) -> None:
-        """Find the groups of hosts."""
+    def _look_at(self, hosts: NDArray[np.int64]) -> None:
+        """Find the groups of hosts: of all of them at once, as there may be a million."""
         self._make_room()
-        rows, names, numbers = self._hosts.rows, self._hosts.names, self._numbers
-        first = len(self._limits.groups) + 1 if self._limits.default is not None else NO_GROUP
-        for host in hosts:
-            domain = group_of(names[host], numbers) if numbers else None
-            number, place = NO_GROUP, self._named.place_of(host)
-            if domain is not None:
-                number = numbers[domain]
-            other = NO_GROUP
-            if place != NOT_NAMED:
-                named = self._named.name_at(place)
-                other = numbers.get(named, first + place if first else NO_GROUP)
-            rows[host]["group"] = number
-            other = NO_GROUP if other == number else other
-            rows[host]["named"] = other
-            rows[host]["line"] = self._line_of(number, other)
-        self._heed(np.array(hosts, np.int64))
+        rows = self._hosts.rows
+        group = self._domains.numbers_of(self._hosts.names, hosts)
+        named = self._numbers_at(self._named.places_of(hosts))
+        named[named == group] = NO_GROUP
+        rows["group"][hosts], rows["named"][hosts] = group, named
+        rows["line"][hosts] = self._lines.of(group, named)
+        self._heed(hosts)
 
-    def _line_of(self, group: int, named: int) -> int:
-        """The line of hosts of these groups."""
-        if group == named == NO_GROUP:
-            return NO_LINE
-        number = self._line_numbers.setdefault((group, named), len(self._line_numbers) + 1)
-        if number >= self.lines.shape[0]:
-            used = self.lines.shape[0]
-            self.lines = grown(self.lines, 2 * (number + 1))
-            self.lines[used:] = _free_lines(1)
-        self.lines[number]["group"], self.lines[number]["named"] = group, named
-        return number
+    def _numbers_at(self, places: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Numbers of the groups that outcomes name, by their places; some may be `NOT_NAMED`."""
+        first, own = len(self._limits.groups) + 1, self._numbers
+        numbers = np.full(len(self._named) + 1, NO_GROUP, np.int32)  # the last: of `NOT_NAMED`
+        if self._limits.default is not None:
+            numbers[:NOT_NAMED] = np.arange(first, first + len(self._named))
+        if places.size <= len(own):
+            for place in set(places.tolist()) - {NOT_NAMED}:
+                numbers[place] = own.get(self._named.name_at(place), numbers[place])
+        else:
+            for name, number in own.items():
+                if (place := self._named.find(name)) != NOT_NAMED:
+                    numbers[place] = number
+        return numbers[places]
 
     def _heed(self, hosts: NDArray[np.int64]) -> None:
         """Hosts may have been crawled already, before they were of their groups, or by whom had the
@@ -385,15 +385,8 @@ class HostGroups:
         for of in _PLACES:
             numbers = self._hosts.rows[of][hosts]
             times = self._hosts.rows["filled_at"][hosts]
+            counts = (numbers != NO_GROUP) & (times > self.rows["since"][numbers])
+            times, numbers = times[counts], numbers[counts]
             rows = self.rows[numbers]
-            counts = (numbers != NO_GROUP) & (times > rows["since"])
-            rows, times, numbers = rows[counts], times[counts], numbers[counts]
             used = np.floor(rows["first_slot"] + (times - rows["since"]) * rows["rate"])
             np.maximum.at(self.rows["used"], numbers, used.astype(np.int64))
-
-
-def _free_lines(count: int) -> Rows:
-    """So many lines in which nobody is."""
-    lines = np.zeros(count, LINE)
-    lines["first"] = NO_HOST
-    return lines

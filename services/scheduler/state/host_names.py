@@ -41,6 +41,15 @@ class HostNames:
     def __iter__(self) -> Iterator[str]:
         return map(self._texts.get, range(len(self)))
 
+    @property
+    def texts(self) -> UrlArena:
+        """Where the names lie, by number."""
+        return self._texts
+
+    def some(self, numbers: NDArray[np.int64]) -> "HostNames":
+        """Some of them, with other numbers: 0, 1, …"""
+        return HostNames.of(self._texts.get_many(numbers), self._ids[numbers])
+
     def find(self, name: str) -> int:
         """Number of a host, or `UNKNOWN`."""
         table = self._table

@@ -37,6 +37,13 @@ class NamedGroups:
         """Place of the group of a host, or `NOT_NAMED`."""
         return int(self._of[host]) - 1 if host < self._of.size else NOT_NAMED
 
+    def places_of(self, hosts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same of some hosts."""
+        places = np.full(hosts.size, NOT_NAMED, np.int64)
+        known = hosts < self._of.size
+        places[known] = self._of[hosts[known]].astype(np.int64) - 1
+        return places
+
     def find(self, name: str) -> int:
         """Place of a group, or `NOT_NAMED`."""
         place = self._names.find(name)
@@ -66,11 +73,8 @@ class NamedGroups:
         if len(self._names) < self._room:
             return None
         kept = np.unique(self._of[self._of > 0]) - 1
-        names, before = HostNames(), self._names
-        for place in kept.tolist():
-            names.add(before[place])
-        places = np.zeros(len(before) + 1, np.int32)
+        places = np.zeros(len(self._names) + 1, np.int32)
         places[kept + 1] = np.arange(1, kept.size + 1)
-        self._names, self._of = names, places[self._of]
+        self._names, self._of = self._names.some(kept.astype(np.int64)), places[self._of]
         self._room = 2 * kept.size + _SMALLEST
         return kept.astype(np.int64)

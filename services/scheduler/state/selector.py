@@ -70,12 +70,16 @@ class Selector(Protocol):
         """The limit of a host has changed, or it is of other groups."""
         ...
 
+    def touch_hosts(self, numbers: NDArray[np.int64]) -> None:
+        """The same of many hosts."""
+        ...
+
     def touch_lines(self) -> None:
         """The limits of groups have changed, or the shard's parts of them."""
         ...
 
     def empty_lines(self) -> None:
-        """There will be other lines; `touch_host` follows for all hosts that are of any."""
+        """There will be other lines; `touch_hosts` follows for all hosts that are of any."""
         ...
 
     def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:

@@ -78,6 +78,14 @@ class UrlArena:
         return arena
 
     @property
+    def columns(
+        self,
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32]]:
+        """For kernels: what was loaded, what follows after it, and where each URL begins and how
+        long it is. All of it only until another one comes."""
+        return self._loaded, self._added, self._starts, self._lengths
+
+    @property
     def size(self) -> int:
         """Bytes in use, forgotten ones included."""
         return self._size
