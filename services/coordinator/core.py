@@ -228,11 +228,14 @@ class Coordination:
         newest = self.timeline.newest
         if self.timeline.is_replaced(plan) or (newest and plan.order <= newest.order):
             return False
+        # One of our own may be news as well: it was in time, though we took it to be late.
+        self._note(message, now)
         if self.epoch and (message.epoch, message.leader) == (self.epoch, self._leader):
             return False
-        self._note(message, now)
         shares = {a.shard: a.share for a in message.allotments}
         self.fleet.adopt(message.multiplier, message.crawls_per_second, shares, now.wall)
+        # Whoever leads does it with each decision.
+        self.groups.forget({shares.group for shares in message.groups}, now.wall)
         return True
 
     @property

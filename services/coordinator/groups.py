@@ -99,7 +99,7 @@ class GroupLimits:
         said = {shares.group: shares for shares in before}
         limits = {shares.group: shares.crawls_per_second for shares in before} | self._limits
         standing = sorted((of, limit) for of, limit in limits.items() if limit is not None)
-        self._forget(said.keys(), wall)
+        self.forget(said.keys(), wall)
         # More could not be sent, and no decision with them.
         most = most_groups(len(shards))
         self.left_out = tuple(name for name, _ in standing[most:])
@@ -123,8 +123,13 @@ class GroupLimits:
             found.append(made)
         return tuple(found)
 
-    def _forget(self, said: Set[str], wall: float) -> None:
-        """Forget limits that were taken back: programs may set and take back any number."""
+    def forget(self, said: Set[str], wall: float) -> None:
+        """Forget limits that were taken back: programs may set and take back any number.
+
+        Args:
+            said: groups of which the last message tells.
+            wall: now.
+        """
         self._untold_since = {
             name: self._untold_since.get(name, wall)
             for name, limit in self._limits.items()

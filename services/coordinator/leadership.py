@@ -40,6 +40,10 @@ GONE_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 2.5
 """The database is given so long."""
 
+CONFIRM_SECONDS: Final = 0.2
+"""A decision waits so long for an answer at most. It is begun half a lead before it must be made,
+and what one that was replaced still says counts for nobody."""
+
 _RELEASE_SECONDS: Final = 1.0
 
 
@@ -112,6 +116,8 @@ class Leadership:
         self._connection: psycopg.AsyncConnection | None = None
         self._lock = asyncio.Lock()
         self._renewed_at = 0.0
+        self._confirming: asyncio.Future[None] | None = None
+        """What was asked before a decision, until its answer is there."""
         self._leaving: set[asyncio.Future[None]] = set()
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -125,13 +131,23 @@ class Leadership:
             await self._end()
 
     async def confirm(self) -> bool:
-        """Whether we still lead, asked again if the last answer is old: after a long pause."""
-        if not self.epoch:
-            return False
-        is_fresh = time.monotonic() - self._renewed_at < self._lease_seconds / 2
-        if not is_fresh and self.trouble is None:
-            await self._turn()
+        """Whether we still lead, asked again if the last answer is old: after a long pause.
+
+        Of a database that hangs the answer is waited for for a moment, and once: whoever cannot
+        ask goes on.
+        """
+        if self._confirming is None and self._is_in_doubt():
+            self._confirming = asyncio.ensure_future(self._end_doubt())
+            await asyncio.wait([self._confirming], timeout=CONFIRM_SECONDS)
+        if self._confirming is not None and self._confirming.done():
+            confirmed, self._confirming = self._confirming, None
+            confirmed.result()
         return bool(self.epoch)
+
+    def _is_in_doubt(self) -> bool:
+        """Whether the last answer is old, and nobody knows yet that none can be had."""
+        is_fresh = time.monotonic() - self._renewed_at < self._lease_seconds / 2
+        return bool(self.epoch) and not is_fresh and self.trouble is None
 
     def superseded(self, epoch: int, leader: str) -> None:
         """The topic has messages of a newer epoch, or another's of ours: another leads."""
@@ -141,14 +157,22 @@ class Leadership:
 
     async def _turn(self) -> None:
         async with self._lock:
-            try:
-                await self._ask_in_time()
-            except (psycopg.Error, OSError, TimeoutError, LeaseMissing) as error:
-                await self._note_trouble(error)
-            else:
-                if self.trouble is not None:
-                    log.info("the database answers again", leads=bool(self.epoch))
-                self.trouble = None
+            await self._ask_or_note_why_not()
+
+    async def _end_doubt(self) -> None:
+        async with self._lock:
+            if self._is_in_doubt():  # The loop may have asked meanwhile.
+                await self._ask_or_note_why_not()
+
+    async def _ask_or_note_why_not(self) -> None:
+        try:
+            await self._ask_in_time()
+        except (psycopg.Error, OSError, TimeoutError, LeaseMissing) as error:
+            await self._note_trouble(error)
+        else:
+            if self.trouble is not None:
+                log.info("the database answers again", leads=bool(self.epoch))
+            self.trouble = None
 
     async def _ask_in_time(self) -> None:
         """Ask, or give the connection up: psycopg waits for seconds for the end of what hangs when
@@ -213,6 +237,9 @@ class Leadership:
                 await connection.close()
 
     async def _end(self) -> None:
+        confirming, self._confirming = self._confirming, None
+        if confirming is not None:
+            confirming.cancel()
         async with self._lock:
             if self.epoch and self._connection is not None:
                 with contextlib.suppress(psycopg.Error, OSError, TimeoutError):

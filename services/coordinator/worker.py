@@ -299,7 +299,7 @@ class Coordinator(WorkerService):
         """When the broker took our message; None: its topic has our own times."""
         at = appended_at(sent)
         if at is None and message.append_by is not None and WALL.now() > message.append_by:
-            # Of a message that reached it twice the broker does not say when. The topic does.
+            # Of a message that reached it twice a broker may not say when. The topic does.
             await self._followers[MULTIPLIERS.name].catch_up()
             return self._appended.get((message.epoch, message.version))
         return at

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import TransactionalIdAuthorizationFailed
+from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -176,27 +178,87 @@ def test_a_damaged_batch_is_never_taken(position, flip, count):
         batches.split(bytes(data))
 
 
+def numbered_batch(sequence: int, epoch: int = 0) -> list[tuple[batches.BatchHeader, memoryview]]:
+    """A batch of an idempotent producer."""
+    record = batches.Record(0, 1, None, b"x", [])
+    header = batches.BatchHeader(0, 0, 0, 2, 0, 0, 0, 1, 1, 77, epoch, sequence, 1)
+    return batches.split(batches.rebuild(header, [record]))
+
+
 def test_a_repeated_batch_is_stored_once_and_a_gap_is_refused(tmp_path):
-    def batch(sequence: int, epoch: int = 0):
-        record = batches.Record(0, 1, None, b"x", [])
-        header = batches.BatchHeader(0, 0, 0, 2, 0, 0, 0, 1, 1, 77, epoch, sequence, 1)
-        return batches.split(batches.rebuild(header, [record]))
+    batch = numbered_batch
 
     def opened() -> PartitionLog:
         return PartitionLog(tmp_path / "0", parse_topic_config({}), FilePool(), set(), 0)
 
     log = opened()
-    assert [log.append(batch(n), 0) for n in (0, 1, 2, 1)] == [0, 1, 2, 1]
+    assert [log.append(batch(n), 0).offset for n in (0, 1, 2, 1)] == [0, 1, 2, 1]
     log.close()
     log = opened()  # known again from the log
-    assert log.append(batch(2), 0) == 2
+    assert log.append(batch(2), 0).offset == 2
     with pytest.raises(RequestError) as refused:
         log.append(batch(4), 0)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert log.append(batch(0, epoch=1), 0) == 3
+    assert log.append(batch(0, epoch=1), 0).offset == 3
     with pytest.raises(RequestError) as refused:
         log.append(batch(3), 0)
     assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    log.close()
+
+
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+
+
+def test_of_a_repeated_batch_the_time_is_known_from_sealed_files_and_from_the_last(tmp_path):
+    config = parse_topic_config(STAMPED | {"segment.ms": "1000"})
+
+    def opened(now_ms: int) -> PartitionLog:
+        return PartitionLog(tmp_path / "0", config, FilePool(), set(), now_ms)
+
+    log = opened(0)
+    log.append(numbered_batch(0), 500)
+    log.roll_if_due(2_000)
+    log.append(numbered_batch(1), 2_500)
+    log.close()
+    for now_ms in (3_000, 10_000):
+        log = opened(now_ms)
+        assert [log.append(numbered_batch(n), now_ms) for n in (0, 1)] == [(0, 500), (1, 2_500)]
+        log.roll_if_due(now_ms + 2_000)
+        log.close()
+
+
+def test_a_broker_of_before_has_noted_no_times_and_its_files_are_read(tmp_path):
+    log = PartitionLog(tmp_path / "0", parse_topic_config(STAMPED), FilePool(), set(), 0)
+    log.append(numbered_batch(0), 500)
+    log.roll_if_due(10**9)
+    log.close()
+    [path] = (tmp_path / "0").glob("*.index")
+    index = msgspec.msgpack.decode(path.read_bytes())
+    [(_, [batch])] = index["producers"].values()
+    assert batch.pop() == 500
+    path.write_bytes(msgspec.msgpack.encode(index))
+    log = PartitionLog(tmp_path / "0", parse_topic_config(STAMPED), FilePool(), set(), 0)
+    assert log.append(numbered_batch(0), 900) == (0, batches.NO_TIMESTAMP)
+    log.close()
+
+
+async def test_what_compaction_leaves_of_a_batch_has_the_brokers_time_still(tmp_path):
+    """Whoever reads it asks whose time it is: a message that came too late stays one."""
+    config = parse_topic_config(STAMPED | {"cleanup.policy": "compact"})
+    log = PartitionLog(tmp_path / "0", config, FilePool(), set(), 0)
+    header = batches.BatchHeader(0, 0, 0, 2, 0, 0, 1, 1, 1, -1, -1, -1, 2)
+    both = [batches.Record(number, 1, b"key %d" % number, b"x", []) for number in range(2)]
+    log.append(batches.split(batches.rebuild(header, both)), 500)
+    log.append(keyed_batch(b"key 0", b"y"), 700)
+    log.roll_if_due(10**9)
+    await compact(log, 10**9)
+    data = log.read(0, 1 << 20, at_least_one=True)
+    (first, second) = [DefaultRecordBatch(bytes(body)) for _, body in batches.split(data)]
+    assert [(batch.timestamp_type, batch.max_timestamp) for batch in (first, second)] == [
+        (1, 500),
+        (1, 700),
+    ]
+    assert [(r.offset, r.timestamp) for r in records_of(log)] == [(1, 500), (2, 700)]
     log.close()
 
 

@@ -63,7 +63,7 @@ def test_a_damaged_last_file_loses_its_end_at_most(tmp_path_factory, which, dama
     log, files = open_log(folder)
     left = values(log)
     assert left == written[: len(left)]
-    assert log.append(batches.split(one_batch(99)), 0) == log.end_offset - 1
+    assert log.append(batches.split(one_batch(99)), 0).offset == log.end_offset - 1
     assert values(log)[: len(left)] == left
     log.close()
     files.close_all()

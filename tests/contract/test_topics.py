@@ -164,6 +164,33 @@ async def test_compaction_keeps_the_last_message_of_each_key(clients, read, uniq
     assert 27 not in latest  # key0 before its tombstone
 
 
+@pytest.mark.slow(1)
+async def test_what_compaction_leaves_of_a_batch_has_the_brokers_time_still(clients, read, unique):
+    compacted_soon = {
+        "cleanup_policy": "compact",
+        "segment_ms": "100",
+        "min_cleanable_dirty_ratio": "0.01",
+        "max_compaction_lag_ms": "200",
+    }
+    await clients.create_topic(unique, message_timestamp_type="LogAppendTime", **compacted_soon)
+    producer = await clients.producer(linger_ms=200)
+    sent = [await producer.send(unique, b"x", key=b"%d" % n, timestamp_ms=1000) for n in range(3)]
+    stored = [await future for future in sent]
+    assert len({done.timestamp for done in stored}) == 1, "they are one batch"
+    offsets, nudges = {0, 1, 2}, 0
+    while 1 in offsets:
+        await producer.send_and_wait(unique, b"again", key=b"1")
+        nudges += 1
+        consumer = await clients.consumer(unique)
+        found = []
+        while not found or found[-1].offset < 2 + nudges:
+            found += await read(consumer, 1)
+        await consumer.stop()
+        offsets = {record.offset for record in found}
+    assert {0, 2} <= offsets
+    assert {(r.timestamp, r.timestamp_type) for r in found[:2]} == {(stored[0].timestamp, 1)}
+
+
 async def test_a_compacted_topic_refuses_a_message_without_key(clients, unique):
     await clients.create_topic(unique, cleanup_policy="compact")
     producer = await clients.producer()

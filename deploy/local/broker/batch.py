@@ -19,6 +19,8 @@ PREFIX_BYTES = 12
 """Base offset and length: what must be read to know how long a batch is."""
 LEADER_EPOCH = b"\0\0\0\0"
 """The only broker has led since epoch 0."""
+NO_TIMESTAMP = -1
+"""In an answer: the records have the times that their producer gave them."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")
@@ -172,8 +174,8 @@ def records(batch: bytes) -> Iterator[Record]:
 def rebuild(header: BatchHeader, kept: list[Record]) -> bytes:
     """Return a batch of some of the records of an old one, at their old offsets.
 
-    Base offset, last offset and producer stay as they were, so that readers and the log see no
-    change but the missing records.
+    Base offset, last offset, producer and whose time it is stay as they were, so that readers and
+    the log see no change but the missing records.
     """
     builder = DefaultRecordBatchBuilder(
         magic=2,
@@ -197,4 +199,6 @@ def rebuild(header: BatchHeader, kept: list[Record]) -> bytes:
     data[12:16] = LEADER_EPOCH
     _LAST_OFFSET_DELTA.pack_into(data, _LAST_OFFSET_DELTA_AT, header.last_offset_delta)
     _CRC.pack_into(data, _CRC_AT, calc_crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
+    if header.attributes & _LOG_APPEND_TIME:
+        return bytes(stamped(memoryview(data), header.max_timestamp))
     return bytes(data)

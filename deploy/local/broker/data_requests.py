@@ -21,7 +21,6 @@ MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 MAX_WAIT_MS = 30_000
 """Longest wait of a fetch, whatever the client asks for."""
 LATEST, EARLIEST = -1, -2
-_NO_TIMESTAMP = -1
 
 
 class Target(NamedTuple):
@@ -51,14 +50,12 @@ def produce(request: Any, version: int, topics: Topics) -> tuple[Any, ...] | Non
             try:
                 _check_produce(request)
                 log = _existing(topics, name, number)
-                now = now_ms()
-                offset = log.append(batches.split(data or b""), now)
-                stamp = now if log.config.log_append_time else _NO_TIMESTAMP
-                result = (number, ErrorCode.NONE, offset, stamp, log.start_offset)
+                stored = log.append(batches.split(data or b""), now_ms())
+                result = (number, ErrorCode.NONE, *stored, log.start_offset)
             except batches.CorruptBatchError:
-                result = (number, ErrorCode.CORRUPT_MESSAGE, -1, _NO_TIMESTAMP, -1)
+                result = (number, ErrorCode.CORRUPT_MESSAGE, -1, batches.NO_TIMESTAMP, -1)
             except RequestError as error:
-                result = (number, _storage_code(error.code, version), -1, _NO_TIMESTAMP, -1)
+                result = (number, _storage_code(error.code, version), -1, batches.NO_TIMESTAMP, -1)
             results.append(result if version >= 5 else result[:4])
         answers.append((name, results))
     return None if request.required_acks == 0 else (answers, 0)
@@ -221,15 +218,15 @@ def _offset_at(
     """Return error, timestamp and offset, as the response has them."""
     log = topics.partition(name, number)
     if log is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_TIMESTAMP, -1
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, batches.NO_TIMESTAMP, -1
     if timestamp == LATEST:
-        return ErrorCode.NONE, _NO_TIMESTAMP, log.end_offset
+        return ErrorCode.NONE, batches.NO_TIMESTAMP, log.end_offset
     if timestamp == EARLIEST:
-        return ErrorCode.NONE, _NO_TIMESTAMP, log.start_offset
+        return ErrorCode.NONE, batches.NO_TIMESTAMP, log.start_offset
     try:
         record = log.first_record_since(timestamp)
     except (OSError, batches.CorruptBatchError):
-        return ErrorCode.KAFKA_STORAGE_ERROR, _NO_TIMESTAMP, -1
+        return ErrorCode.KAFKA_STORAGE_ERROR, batches.NO_TIMESTAMP, -1
     if record is None:
-        return ErrorCode.NONE, _NO_TIMESTAMP, -1
+        return ErrorCode.NONE, batches.NO_TIMESTAMP, -1
     return ErrorCode.NONE, record.timestamp, record.offset

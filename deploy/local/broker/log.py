@@ -4,6 +4,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 from aiokafka.errors import UnsupportedCodecError
@@ -39,6 +40,15 @@ class Waiter:
         """There is something to look at."""
         if not self.woken.done():
             self.woken.set_result(None)
+
+
+class Stored(NamedTuple):
+    """What is answered of a batch that was stored."""
+
+    offset: int
+    """Of its first record."""
+    timestamp: int
+    """The broker's time of it, Unix milliseconds; of one that came twice its own, as Kafka does."""
 
 
 class PartitionLog:
@@ -89,20 +99,22 @@ class PartitionLog:
         """The segments that nothing is appended to any more, oldest first."""
         return self._segments[:-1]
 
-    def append(self, found: list[tuple[BatchHeader, memoryview]], now_ms: int) -> int:
-        """Store checked batches and return the offset of the first record.
+    def append(self, found: list[tuple[BatchHeader, memoryview]], now_ms: int) -> Stored:
+        """Store checked batches and return where and when the first one was.
 
         Raises RequestError if the topic does not take them, or the disk does not (nothing of the
         failing batch is stored then).
         """
         for header, body in found:
             self._check(header, body)
-        first: int | None = None
+        first: Stored | None = None
         for header, body in found:
-            stored_at = self._producers.find_duplicate(header)
-            if stored_at is None:
-                stored_at = self._store(header, body, now_ms)
-            first = stored_at if first is None else first
+            known = self._producers.find_duplicate(header)
+            if known is not None:
+                stored = Stored(known.base_offset, known.timestamp)
+            else:
+                stored = self._store(header, body, now_ms)
+            first = stored if first is None else first
         size = sum(header.size for header, _ in found)
         for waiter in self.waiters:
             waiter.note(size)
@@ -211,16 +223,16 @@ class PartitionLog:
         if self.config.compact:
             _check_keys(bytes(body))
 
-    def _store(self, header: BatchHeader, body: memoryview, now_ms: int) -> int:
+    def _store(self, header: BatchHeader, body: memoryview, now_ms: int) -> Stored:
         active = self._segments[-1]
         full = active.size + header.size > self.config.segment_bytes
         if active.size and (full or now_ms - self._opened_ms >= self.config.segment_ms):
             active = self._roll(now_ms)
         elif not active.size:
             self._opened_ms = now_ms
-        base_offset = active.end_offset
+        base_offset, timestamp = active.end_offset, batches.NO_TIMESTAMP
         if self.config.log_append_time:
-            body = batches.stamped(body, now_ms)
+            body, timestamp = batches.stamped(body, now_ms), now_ms
             header = batches.read_header(body)
         try:
             active.append(header, body, base_offset)
@@ -235,7 +247,7 @@ class PartitionLog:
         active.written_ms = now_ms
         self._producers.remember(header, base_offset)
         self._unsynced.add(active.path)
-        return base_offset
+        return Stored(base_offset, timestamp)
 
     def _roll(self, now_ms: int) -> Segment:
         old = self._segments[-1]

@@ -1,14 +1,14 @@
 """What a partition remembers of idempotent producers, to store each batch once.
 
 The rules are those of Kafka's ProducerStateManager: the last five batches of a producer are known,
-a repeated one is answered with its first offset, a gap in the sequence is refused.
+a repeated one is answered with its first offset and its time, a gap in the sequence is refused.
 """
 
 from collections import deque
 
 import msgspec
 
-from deploy.local.broker.batch import BatchHeader
+from deploy.local.broker.batch import NO_TIMESTAMP, BatchHeader
 from deploy.local.broker.protocol import ErrorCode, RequestError
 
 REMEMBERED_BATCHES = 5
@@ -24,6 +24,8 @@ class ProducerBatch(msgspec.Struct, array_like=True):
     first_sequence: int
     last_sequence: int
     base_offset: int
+    timestamp: int = NO_TIMESTAMP
+    """The latest of its records, Unix milliseconds; the default: noted by a broker of before."""
 
 
 class ProducerState(msgspec.Struct, array_like=True):
@@ -48,8 +50,8 @@ class ProducerTable:
             for producer_id, (epoch, batches) in self._states.items()
         }
 
-    def find_duplicate(self, header: BatchHeader) -> int | None:
-        """Return the offset at which this batch is already stored, None if it is new.
+    def find_duplicate(self, header: BatchHeader) -> ProducerBatch | None:
+        """Return this batch as it is already stored, None if it is new.
 
         Raises RequestError if the producer's epoch is old or its sequence has a gap.
         """
@@ -67,7 +69,7 @@ class ProducerTable:
             last = _last_sequence(header)
             for batch in batches:
                 if batch.first_sequence == header.base_sequence and batch.last_sequence == last:
-                    return batch.base_offset
+                    return batch
             expected = (batches[-1].last_sequence + 1) % _SEQUENCE_LIMIT
         if header.base_sequence != expected:
             raise RequestError(
@@ -84,7 +86,8 @@ class ProducerTable:
         epoch, batches = self._states.pop(header.producer_id, (-1, deque()))
         if epoch != header.producer_epoch:
             batches = deque(maxlen=REMEMBERED_BATCHES)
-        batches.append(ProducerBatch(header.base_sequence, _last_sequence(header), base_offset))
+        sequence = header.base_sequence, _last_sequence(header)
+        batches.append(ProducerBatch(*sequence, base_offset, header.max_timestamp))
         self._states[header.producer_id] = (header.producer_epoch, batches)
         if len(self._states) > MAX_PRODUCERS:
             del self._states[next(iter(self._states))]

@@ -31,6 +31,10 @@ FILLING_SECONDS: Final = 0.5
 """Filling them may take so long more (wall). What then is not with the producer is taken back: the
 thread of the shards, or the producer, had something else to do."""
 
+REMEMBERED_SECONDS: Final = 60.0
+"""Plans are remembered for so long (wall) while no slots may be filled: a new one may come every
+second, and for ever."""
+
 RESTS: Final = 10.0
 """From the beginning of a tick to that of the next, as a multiple of what filling slots took."""
 
@@ -106,7 +110,7 @@ class Pacer:
                 async with self._ticking:
                     await self.tick()
             else:
-                self._now()  # Plans that come from here on are of the clock as it is now.
+                self._stand_by()
 
     def _follow_group(self) -> bool:
         """Whether slots may be filled. That none were for a while is no sign of what shards can."""
@@ -207,14 +211,17 @@ class Pacer:
             self._stepped = stepped
         return now
 
+    def _stand_by(self) -> None:
+        """No slots may be filled. Plans that come from here on are of the clock as it is now."""
+        self._timeline.forget(self._now() - self._clock.span(REMEMBERED_SECONDS))
+
     def _forfeit(self, earliest: float) -> None:
-        """Give up slots that came before a time."""
+        """Give up slots that came before a time, and count those whose plans are known."""
         if self._filled_until >= earliest:
             return
-        passed = self._timeline.passed(earliest) - self._timeline.passed(self._filled_until)
-        plan = self._timeline.at(earliest)
-        share = sum(plan.share_of(n) for n in self._consumer.partitions) if plan else 0.0
-        metrics.FORFEITED_SLOTS.inc(max(passed, 0.0) * share)
+        since, ours = self._filled_until, self._consumer.partitions
+        lost = sum(self._timeline.allotted(number, since, earliest) for number in ours)
+        metrics.FORFEITED_SLOTS.inc(max(lost, 0.0))
         self._filled_until = earliest
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 import structlog
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from services.scheduler.state.events import Requests
 from services.scheduler.state.restoring import restore_requests
@@ -20,6 +20,7 @@ from shared.contracts.topics import CRAWL_REQUESTS
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
+from shared.units import SECONDS_PER_DAY
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +30,9 @@ _CLOCK_SKEW_SECONDS: Final = 10.0
 UNWRITTEN_SECONDS: Final = 30.0
 """What was not answered is in the database within so long after its deadline
 (`unanswered_pages`)."""
+
+_LOOKED_AT_BYTES: Final = 16 * 1024
+"""Fetched of a partition where one request of a time is looked at; a batch of them comes whole."""
 
 _AT_ONCE: Final = 5_000
 """Records that are decoded before the event loop gets its turn."""
@@ -71,12 +75,14 @@ async def read_recent_requests(
     Raises:
         KafkaError: the broker cannot be read.
     """
+    partitions = [TopicPartition(settings.topic(CRAWL_REQUESTS.name), n) for n in numbers]
+    waits = await _longest_waits(settings, partitions)
     consumer = make_consumer(settings)
     await consumer.start()
     try:
-        partitions = [TopicPartition(settings.topic(CRAWL_REQUESTS.name), n) for n in numbers]
         consumer.assign(partitions)
-        await _seek_to_recent(consumer, partitions, settings.request_timeout_seconds)
+        for tp, offset in (await _offsets_ago(consumer, waits)).items():
+            consumer.seek(tp, offset)
         found: dict[int, list[CrawlRequest]] = {number: [] for number in numbers}
         await _read_to_the_end(consumer, partitions, found)
         if loaded is not None:
@@ -99,16 +105,78 @@ async def _read_to_the_end(
             found[tp.partition] += _decoded(r.value for r in records)
 
 
-async def _seek_to_recent(
-    consumer: AIOKafkaConsumer, partitions: list[TopicPartition], timeout_seconds: float
-) -> None:
-    before = timeout_seconds + UNWRITTEN_SECONDS + _CLOCK_SKEW_SECONDS
-    since_ms = int((WALL.now() - before) * 1000)
-    ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
-    starts = await consumer.offsets_for_times(dict.fromkeys(partitions, max(since_ms, 0)))
-    for tp in partitions:
-        start = starts.get(tp)
-        consumer.seek(tp, ends[tp] if start is None else min(start.offset, ends[tp]))
+async def _longest_waits(
+    settings: Settings, partitions: list[TopicPartition]
+) -> dict[TopicPartition, float]:
+    """How long ago (wall seconds) a request may have been made that still counts, by partition.
+
+    A request waits until its own deadline, and who made it may have had a longer time-out than is
+    set now. So the last request is looked at that was made before our time-out, before twice as
+    long, and so on: a time-out that was set for at least as long as it is gone is found.
+    """
+    longest = dict.fromkeys(partitions, _counts_for(settings.request_timeout_seconds))
+    consumer = make_consumer(settings, max_partition_fetch_bytes=_LOOKED_AT_BYTES)
+    await consumer.start()
+    try:
+        # Once: of an assignment that was changed just before, aiokafka's stop may wait for ever.
+        consumer.assign(partitions)
+        consumer.pause(*partitions)
+        begins = await consumer.beginning_offsets(partitions)
+        asked, seconds = dict(begins), _counts_for(settings.request_timeout_seconds)
+        while asked and seconds < SECONDS_PER_DAY:
+            offsets = await _offsets_ago(consumer, dict.fromkeys(asked, seconds))
+            asked = {tp: offset for tp, offset in offsets.items() if offset > begins[tp]}
+            for tp, record in (await _last_before(consumer, asked)).items():
+                counts_for = _counts_for(_timeout_of(record) / settings.clock_speed)
+                if counts_for > WALL.now() - record.timestamp / 1000:
+                    longest[tp] = max(longest[tp], counts_for)
+            seconds *= 2.0
+    finally:
+        await consumer.stop()
+    return longest
+
+
+def _counts_for(timeout_seconds: float) -> float:
+    return min(timeout_seconds, SECONDS_PER_DAY) + UNWRITTEN_SECONDS + _CLOCK_SKEW_SECONDS
+
+
+def _timeout_of(record: ConsumerRecord) -> float:
+    """Clock seconds that were set when a request was made; 0: it cannot be read."""
+    try:
+        request = decode(CrawlRequest, record.value)
+    except BadMessage:
+        return 0.0
+    return max(request.deadline_at - request.requested_at, 0.0)
+
+
+async def _offsets_ago(
+    consumer: AIOKafkaConsumer, seconds: Mapping[TopicPartition, float]
+) -> dict[TopicPartition, int]:
+    """Where what was written within the last (wall) seconds begins; the end, if nothing was."""
+    now = WALL.now()
+    times = {tp: max(int((now - ago) * 1000), 0) for tp, ago in seconds.items()}
+    ends: dict[TopicPartition, int] = await consumer.end_offsets(list(times))
+    starts = await consumer.offsets_for_times(times)
+    found = {tp: starts.get(tp) for tp in times}
+    return {tp: ends[tp] if at is None else min(at.offset, ends[tp]) for tp, at in found.items()}
+
+
+async def _last_before(
+    consumer: AIOKafkaConsumer, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, ConsumerRecord]:
+    """The record right before an offset of each partition, where there is one."""
+    for tp, offset in offsets.items():
+        consumer.seek(tp, offset - 1)
+    consumer.resume(*offsets)
+    found: dict[TopicPartition, ConsumerRecord] = {}
+    left = set(offsets)
+    while left:
+        fetched = await consumer.getmany(*left, timeout_ms=200)
+        found |= {tp: rows[0] for tp, rows in fetched.items() if rows[0].offset < offsets[tp]}
+        done = {tp for tp in left if await consumer.position(tp) >= offsets[tp]}
+        consumer.pause(*done)  # At once: the others wait for what is fetched and not taken.
+        left -= done
+    return found
 
 
 async def _is_behind(consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
+from services.coordinator import leadership
 from services.coordinator.leadership import Leadership
 from shared.store.lease import connect_lease, read_lease, release_lease, renew_lease, take_lease
 
@@ -84,7 +85,10 @@ async def test_a_leader_whose_connection_dies_is_replaced_and_knows_it(migrated_
         assert two.leadership.epoch == after
 
 
-async def test_a_leader_that_hangs_is_replaced_and_does_not_lead_when_it_goes_on(migrated_url):
+async def test_a_leader_that_hangs_is_replaced_and_does_not_lead_when_it_goes_on(
+    migrated_url, monkeypatch
+):
+    monkeypatch.setattr(leadership, "CONFIRM_SECONDS", 20.0)  # However slow this machine is.
     async with candidates(migrated_url) as made:
         one = await one_leader(made)
         [two] = [c for c in made if c is not one]

@@ -206,6 +206,32 @@ def test_who_follows_remembers_a_limit_that_was_taken_back_while_another_tells_o
     assert other.group is None
 
 
+def test_who_only_follows_forgets_limits_that_were_taken_back_as_well():
+    """Programs set and take back any number of them, and it may never come to lead."""
+    run = running({0: 10})
+    other = GroupRun({0: 10})
+    other.core.follow()
+
+    def both(seconds):
+        for _ in range(seconds):
+            for message in run.steps(1):
+                other.wall = run.wall
+                other.core.receive_multipliers(message, other.moment)
+
+    other.limit(2.0)
+    for number in range(10_000):
+        other.limit(1.0, f"{number}.example")
+        other.limit(None, f"{number}.example")
+    both(50)
+    assert len(other.core.groups) == 10_001, "another who led may not have heard of it yet"
+    both(30)
+    assert len(other.core.groups) == 1
+    run.limit(None)
+    other.limit(None)
+    both(80)
+    assert len(other.core.groups) == 0
+
+
 def test_a_message_with_all_groups_and_shards_is_one_that_brokers_take():
     for shards in (1, 64, 195, 256, 1024, 4096):
         parts = [Allotment(shard, 0.123457) for shard in range(shards)]
