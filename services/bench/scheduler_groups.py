@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import Driver
+from services.bench.timing import thread_seconds
 from shared.contracts.messages import Allotment, GroupShares
+from shared.contracts.shares import DefaultShares
 from shared.pacing.groups import NO_LIMITS, Limits
 
 _PAGES: Final = 500_000
@@ -25,6 +27,7 @@ _TICK_SECONDS: Final = 0.1
 _SETTLING_SECONDS: Final = 30.0
 _SECONDS: Final = 10.0
 _ROUNDS: Final = 5
+_MANY_HOSTS: Final = 300_000
 
 
 def run(seed: int) -> dict[str, Any]:
@@ -33,7 +36,7 @@ def run(seed: int) -> dict[str, Any]:
     Returns:
         `over_limit_groups` in some window; `used_of_limits`, crawls of the groups as a share of
         what their limits allow; processor time of picking with the limits, and `ratio`, that over
-        what it takes without any (the middle one of some rounds).
+        what it takes without any (the middle one of some rounds); and `regrouping` (`_regrouping`).
     """
     limited, free = _Loaded(seed, has_groups=True), _Loaded(seed, has_groups=False)
     for loaded in (limited, free):
@@ -56,6 +59,39 @@ def run(seed: int) -> dict[str, Any]:
         "select_share": round(statistics.median(shares), 4),
         "ratio": round(statistics.median(ratios), 3),
         "ratios": [round(ratio, 3) for ratio in ratios],
+        "regrouping": _regrouping(seed),
+    }
+
+
+def _regrouping(seed: int) -> dict[str, Any]:
+    """How long a shard of many hosts keeps its thread when other groups have limits: one more
+    domain, `domain_ms`; all that outcomes name, a group for each host, `default_ms`; and none any
+    more, `none_ms`. Processor time, the middle one of some rounds."""
+    shard, _ = make_filled_shard(Population(_MANY_HOSTS, _RATE, _RATE / 2, _MANY_HOSTS, seed))
+    for host in range(_MANY_HOSTS):
+        shard.groups.name(host, f"address-{host}")
+    shard.prepare(ORIGIN)
+    whole = [Allotment(0, 1.0)]
+    names = [shard.hosts.names[host] for host in range(2)]
+    one, two = (
+        Limits(tuple(GroupShares(name, 1.0, ORIGIN, 0.0, whole) for name in names[:count]))
+        for count in (1, 2)
+    )
+    steps = {
+        "domain_ms": two,
+        "default_ms": Limits(two.groups, DefaultShares(1.0, ORIGIN, 0.0, 1, [])),
+        "none_ms": NO_LIMITS,
+    }
+    spent: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(_ROUNDS):
+        shard.groups.follow(one, _RATE, ORIGIN)
+        for name, limits in steps.items():
+            began = thread_seconds()
+            shard.groups.follow(limits, _RATE, ORIGIN)
+            spent[name].append(1e3 * (thread_seconds() - began))
+    return {
+        "hosts": _MANY_HOSTS,
+        **{name: round(statistics.median(times), 1) for name, times in spent.items()},
     }
 
 
