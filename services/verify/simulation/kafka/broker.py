@@ -71,7 +71,7 @@ class Partition:
         """Take a batch, once: whoever sends the same one again hears where it stands."""
         if batch_number in self._seen:
             before = self._seen[batch_number]
-            # Of a batch that came twice a broker does not say when it came.
+            # Kafka says when it came first. To be told nothing is harder for who asks.
             return Stored(before.offset, -1, CREATE_TIME)
         is_timed = self.topic in _APPEND_TIMED
         kind = LOG_APPEND_TIME if is_timed else CREATE_TIME
