@@ -196,7 +196,7 @@ def apply_records(
         refused=reader.refused + _unknown_pages(shard, events, results),
         misplaced=reader.misplaced,
         erased=by_page_id(shard, erased),
-        erased_hosts=erased_hosts(shard, updates),
+        erased_hosts=erased_hosts(shard, updates, erased),
     )
 
 

@@ -1,6 +1,7 @@
 """Pages and hosts that a batch erases, as the database takes them."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import psycopg
@@ -10,6 +11,9 @@ from shared.store import writer
 from shared.store.columns import host_rules
 from shared.store.erasing import ErasedRows, erase_hosts, erase_pages
 from shared.store.page_status import NEVER
+
+_SET: Final = ("max_crawls_per_second", "blocked_until", "crawl_delay", "max_open_requests")
+"""The rules of a host that somebody sets; all others were learned of its answers."""
 
 
 def erase(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:
@@ -21,7 +25,7 @@ def erase(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:
         return
     erase_hosts(connection, ErasedRows.of([_hosts(part) for part in done]))
     for part in done:
-        if any(host.has_pages for host in part.erased_hosts):
+        if any(host.is_kept for host in part.erased_hosts):
             writer.write_hosts(connection, _begun_anew(part))
 
 
@@ -43,14 +47,20 @@ def _hosts(part: ShardEffects) -> ErasedRows:
 
 
 def _begun_anew(part: ShardEffects) -> writer.HostLimits:
-    """Hosts that are erased, and have newer pages: nobody says anything about them."""
+    """Hosts that are erased, and have newer pages or rules: nothing else is known of them."""
     hosts = part.shard.hosts
-    rows = [host.row for host in part.erased_hosts if host.has_pages]
-    ordered = by_host_id(part.shard, np.array(rows, np.int64)).tolist()
+    is_ruled = {host.row: host.is_ruled for host in part.erased_hosts if host.is_kept}
+    ordered = by_host_id(part.shard, np.array(list(is_ruled), np.int64)).tolist()
+    rules, ruled_at = host_rules(len(ordered)), np.full(len(ordered), NEVER)
+    for place, row in enumerate(ordered):
+        if is_ruled[row]:
+            ruled_at[place] = hosts.records["limit_updated_at"][row]
+            for name in _SET:
+                rules[name][place] = hosts.records[name][row]
     return writer.HostLimits(
         shards=np.full(len(ordered), part.shard.number, np.int16),
         host_ids=np.ascontiguousarray(hosts.records["host_id"][ordered]),
         hosts=[hosts.names[row] for row in ordered],
-        rules=host_rules(len(ordered)),
-        limit_updated_at=np.full(len(ordered), NEVER),
+        rules=rules,
+        limit_updated_at=ruled_at,
     )

@@ -4,6 +4,7 @@ Until the batch is durable a page that is erased is one of which nothing is know
 removed: the batch's other records find it so. Then its row goes from the database, and from memory.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 from services.estimator.columns import ERASE, UpdateColumns
 from services.estimator.decoding import Updates
 from services.estimator.shard import Shard
+from shared.rules.host_rules import HostRules
 from shared.store.class_numbers import AS_IT_IS
-from shared.store.page_status import REMOVED
+from shared.store.page_status import NEVER, REMOVED
 
 
 class ErasedHost(NamedTuple):
@@ -24,7 +26,14 @@ class ErasedHost(NamedTuple):
     erased_at: float
     """Time of the update that says so, Unix seconds."""
     has_pages: bool
-    """Whether newer updates name some: then the host is a new one."""
+    """Whether some of its pages stay, which newer updates name or remove: then it is a new one."""
+    is_ruled: bool
+    """Whether somebody has set a rule for it since: that stays."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is still such a host."""
+        return self.has_pages or self.is_ruled
 
 
 _ABSENT: Final = (ERASE, np.nan, np.nan, -np.inf, False, AS_IT_IS)
@@ -66,15 +75,37 @@ def erased_rows(
     return erased
 
 
-def erased_hosts(shard: Shard, updates: Updates) -> list[ErasedHost]:
-    """The hosts that updates erase, after they were applied."""
+def erased_hosts(shard: Shard, updates: Updates, erased: NDArray[np.int64]) -> list[ErasedHost]:
+    """The hosts that updates erase, after they were applied.
+
+    Args:
+        shard: to which they were applied.
+        updates: all of a batch.
+        erased: rows of the pages that they erase.
+    """
     latest: dict[int, float] = {}
     for event in np.flatnonzero(updates.whole_host).tolist():
         host = shard.hosts.row(updates.pages[event].host)
         if host is not None:
             latest[host] = float(updates.times[event])
-    pages = shard.pages
+    if not latest:
+        return []
+    stays = np.ones(len(shard.pages), np.bool_)
+    stays[erased] = False
+    of_host = shard.pages["host"]
     return [
-        ErasedHost(row, time, bool(((pages["host"] == row) & (pages["status"] != REMOVED)).any()))
+        ErasedHost(
+            row,
+            time,
+            has_pages=bool((stays & (of_host == row)).any()),
+            is_ruled=_is_ruled_since(shard.hosts.records[row], time),
+        )
         for row, time in latest.items()
     ]
+
+
+def _is_ruled_since(host: Any, time: float) -> bool:
+    rules = HostRules.read(host)
+    is_ruled = not math.isnan(rules.limit) or not math.isnan(rules.crawl_delay)
+    is_ruled |= rules.blocked_until > NEVER or rules.most_open > 0
+    return is_ruled and bool(host["limit_updated_at"] > time)

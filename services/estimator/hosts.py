@@ -23,6 +23,7 @@ from shared.store.directories import DIRECTORIES
 from shared.store.history import OWN_SOURCES, SOURCES
 from shared.store.host_factors import NO_FACTORS, HostFactors
 from shared.store.hosts import HostLearning
+from shared.store.page_parts import DamagedStore
 from shared.store.page_status import NEVER
 
 HOST: Final = np.dtype(
@@ -160,12 +161,20 @@ class Hosts:
         return np.isin(host_ids, self.records["host_id"][: len(self.names)])
 
     def rows_of(self, host_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of known hosts, by their ids."""
+        """The rows of known hosts, by their ids.
+
+        Raises:
+            DamagedStore: one is not there: its pages would be another's.
+        """
         if self._by_id.size != len(self.names):
             # As they were loaded, their ids rise; few come later.
             self._by_id = np.argsort(self.records["host_id"][: len(self.names)], kind="stable")
         known = self.records["host_id"][self._by_id]
-        return self._by_id[np.searchsorted(known, host_ids)]
+        places = np.minimum(np.searchsorted(known, host_ids), known.size - 1)
+        missing = host_ids[known[places] != host_ids] if known.size else host_ids
+        if missing.size:
+            raise DamagedStore(f"pages are of the host {missing[0]}, which is not in `hosts`")
+        return self._by_id[places]
 
     def row_or_new(self, name: str) -> int:
         """The row of a host, which is added where it is new."""

@@ -175,8 +175,10 @@ async def test_a_batch_that_fails_has_erased_nothing(settings, start, kafka, mon
 async def test_a_host_is_erased_with_its_pages_and_rules(settings, start, kafka):
     handler = await grown_up(start, kafka)
     shard, host_id = shard_of(HOST, SHARDS), host_id_of(HOST)
-    await handler.handle(kafka.batch(HostLimit(HOST, 3.0), crawl(OF_HOST[1], NOW + 4 * DAY)))
     at = NOW + 5 * DAY
+    handler._clock.time = at - 60.0
+    await handler.handle(kafka.batch(HostLimit(HOST, 3.0), crawl(OF_HOST[1], NOW + 4 * DAY)))
+    handler._clock.time = NOW + 30 * DAY
     await handler.handle(kafka.batch(erase(f"https://{HOST}/", at, whole_host=True)))
     assert kept_of_each(settings, OF_HOST) == [[0, 0, 1]] * len(OF_HOST)
     loaded = load_shard(settings.database_url.get_secret_value(), shard)
@@ -214,6 +216,7 @@ async def test_a_newer_page_of_a_host_that_is_erased_stays(settings, start, kafk
     handler = await grown_up(start, kafka)
     at = NOW + 5 * DAY
     newer = f"https://{HOST}/new"
+    handler._clock.time = at - 60.0
     await handler.handle(
         kafka.batch(
             HostLimit(HOST, 3.0),

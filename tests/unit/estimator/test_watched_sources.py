@@ -8,6 +8,7 @@ from services.estimator.application import apply_records
 from services.estimator.learning import learn
 from services.estimator.shard import Shard
 from shared.contracts.codec import encode
+from shared.contracts.fields import MAX_RATE
 from shared.contracts.identity import identify
 from shared.contracts.messages import CrawlOutcome, PageSignal, PageUpdate
 from shared.runtime.acceptance import Acceptance
@@ -97,3 +98,26 @@ def test_of_a_page_that_is_added_again_holds_what_was_learned(shard):
     assert rate_of(shard) == before
     apply(shard, *crawls(2_001))
     assert rate_of(shard) == before
+
+
+@pytest.mark.parametrize("a_day", [288, 1440])
+@pytest.mark.parametrize("hours", [8, 24])
+def test_a_backlog_of_signals_after_the_crawls_of_its_hours_is_what_came_in_them(a_day, hours):
+    """The ingester was away, and crawls went on: each signal raised the rate by a part, and after a
+    day it was a hundred million times what it had been."""
+    shard, end = Shard(0), 4.0 + hours / 24
+    apply(shard, PageUpdate("upsert", URL, updated_at=DAY))
+    for day in range(1, 4):
+        apply(shard, *signals(*(day + np.arange(a_day) / a_day)))
+    assert rate_of(shard) == pytest.approx(a_day, rel=0.05)
+    apply(shard, *crawls(*np.arange(4.0, end, 1 / 48)))
+    assert rate_of(shard) < a_day / 2
+    apply(shard, *signals(*np.arange(4.0, end - 1 / 48, 1 / a_day)))
+    assert a_day / 2 < rate_of(shard) < 2 * a_day
+
+
+def test_whatever_comes_at_once_a_rate_can_be_told():
+    shard = Shard(0)
+    apply(shard, PageUpdate("upsert", URL, updated_at=DAY))
+    apply(shard, *signals(*(2.0 + np.arange(5_000) * 1e-9)))
+    assert 0 < rate_of(shard) <= MAX_RATE
