@@ -121,7 +121,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         self.settings = settings
         self.clock = settings.clock()
         self.stopping = asyncio.Event()
-        self.broker = BrokerWatch(settings)
+        self.broker = BrokerWatch(settings, end_now)
         self.clock_offset = ClockOffset(settings, _begin_anew)
         self.tracing: Tracing | None = None
         """Of a worker that pages' traces go through; None: it is off."""

@@ -5,6 +5,7 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 
 from shared.runtime import broker_watch
 from shared.runtime.broker_watch import BrokerWatch
@@ -36,6 +37,13 @@ class Client:
         """Nothing is open."""
 
 
+class Unanswered(Client):
+    """Whoever comes anew finds no broker, either."""
+
+    async def bootstrap(self):
+        raise KafkaConnectionError
+
+
 async def lets_in(_settings, _options):
     """Nothing is wrong with the password."""
 
@@ -44,8 +52,9 @@ async def away_at_after(monkeypatch, *answers):
     """The watch after those answers; the clock goes on by one whenever it is read."""
     asked_all, clock = asyncio.Event(), itertools.count()
     monkeypatch.setattr(broker_watch, "ASK_SECONDS", ASKED_EVERY)
+    made = iter([Client(answers, asked_all)])
     monkeypatch.setattr(
-        broker_watch, "AIOKafkaClient", lambda **options: Client(answers, asked_all)
+        broker_watch, "AIOKafkaClient", lambda **options: next(made, Unanswered([], asked_all))
     )
     monkeypatch.setattr(broker_watch, "check_access", lets_in)
     time = SimpleNamespace(monotonic=lambda: float(next(clock)))
@@ -60,14 +69,15 @@ async def away_at_after(monkeypatch, *answers):
 
 async def test_an_absence_lasts_until_the_broker_answers(monkeypatch):
     watch = await away_at_after(monkeypatch, True, False, False, True, True)
-    # Two questions without an answer, and the first answer after them: the third reading.
-    assert watch.away_at == 2.0
+    # Two questions without an answer, each before and after its reasons are asked for, and the
+    # first answer after them: the fifth reading.
+    assert watch.away_at == 4.0
     assert watch.trouble is None
 
 
 async def test_a_broker_that_is_away_is_waited_for_with_every_question(monkeypatch):
     watch = await away_at_after(monkeypatch, True, False, False)
-    assert watch.away_at == 1.0
+    assert watch.away_at == 3.0
     assert "no broker answers" in watch.trouble
 
 
