@@ -8,9 +8,11 @@ from typing import Any
 import click
 import psycopg
 
+from services.cli.databases import home_url
 from shared.runtime.settings import Settings
 from shared.store.changes import About, Change, note_change
 from shared.store.connection import first_line
+from shared.store.deployment import StoreMismatch
 
 
 def note(settings: Settings, about: About, host: str | None, change: Mapping[str, Any]) -> None:
@@ -21,8 +23,8 @@ def note(settings: Settings, about: About, host: str | None, change: Mapping[str
     """
     noted = Change(settings.clock().now(), who(settings), about, host, dict(change))
     try:
-        note_change(settings.database_url.get_secret_value(), noted)
-    except psycopg.Error as error:
+        note_change(home_url(settings), noted)
+    except (psycopg.Error, StoreMismatch) as error:
         click.echo(
             f"this could not be noted for `freshet changes`: {first_line(error)}",
             err=True,

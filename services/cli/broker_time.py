@@ -9,11 +9,11 @@ import asyncio
 import click
 from aiokafka.errors import KafkaConnectionError
 
+from services.cli.databases import home_url
 from services.cli.errors import UserError
 from services.cli.kafka import require_broker
 from shared.runtime.access import AccessRefused, check_access
 from shared.runtime.clock_offset import FIRST_ASKED, ClockOffset, OffsetEstimate
-from shared.runtime.databases import databases_of
 from shared.runtime.kafka import client_options
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL, steady
@@ -78,7 +78,7 @@ async def _measured(settings: Settings) -> str | None:
 
 def _go_by_database(settings: Settings) -> None:
     estimate = OffsetEstimate()
-    with connect(databases_of(settings).home.url, "cli", autocommit=True) as connection:
+    with connect(home_url(settings), "cli", autocommit=True) as connection:
         for _ in range(FIRST_ASKED):
             asked_at = steady()
             estimate.note(asked_at, read_time(connection), steady())

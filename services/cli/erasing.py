@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from services.cli.databases import url_of_host
 from services.cli.errors import SystemFailed
 from services.cli.kafka import require_broker
 from shared.contracts.codec import encode
@@ -23,6 +24,7 @@ from shared.rules.page_events import CONFIRMATIONS, FIRST_LOOK_SECONDS, LONGEST_
 from shared.runtime.databases import databases_of
 from shared.runtime.publisher import Place, Publisher
 from shared.runtime.settings import Settings
+from shared.store.asking_all import require_all_held
 from shared.store.erased_traces import delete_observations, forget_watched
 from shared.store.erasing import KEPT_SECONDS
 from shared.store.layout import fetch_layout
@@ -128,8 +130,17 @@ def of_looks() -> Rhythm:
 
 
 def count(settings: Settings, wanted: Purgeable) -> int:
-    """How many pages may go."""
-    return sum(count_purgeable(databases_of(settings), wanted))
+    """How many pages may go.
+
+    Raises:
+        StoreMismatch, psycopg.Error: as `shared.store.asking_all.url_of`.
+    """
+    databases = databases_of(settings)
+    if wanted.host is None:
+        require_all_held(databases, "cli")
+    else:
+        url_of_host(settings, wanted.host)
+    return sum(count_purgeable(databases, wanted))
 
 
 def _told(parts: Iterable[list[str]], total: int, progress: Progress) -> Iterator[list[str]]:

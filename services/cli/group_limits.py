@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from services.cli.databases import url_of_host
 from services.cli.errors import UserError
 from services.cli.kafka import require_broker
 from services.cli.standing import read_standing
@@ -13,7 +14,6 @@ from shared.contracts.messages import GroupLimit
 from shared.contracts.topics import GROUP_LIMITS, HOST_LIMITS
 from shared.pacing.groups import most_groups
 from shared.rules.host_groups import group_of
-from shared.runtime.databases import databases_of
 from shared.runtime.kafka import topic_partitions
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
@@ -108,7 +108,7 @@ def named_group(settings: Settings, host: str) -> str | None:
     Raises:
         psycopg.Error: the database is away, or refuses.
     """
-    row = read_host(databases_of(settings).of_host(host).url, host)
+    row = read_host(url_of_host(settings, host), host)
     return None if row is None else row["named_group"]
 
 

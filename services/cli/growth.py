@@ -7,8 +7,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import click
-
+from services.cli.confirming import confirm
 from services.cli.errors import UserError
 from services.cli.positions import Place, places
 from services.estimator.worker import TOPICS as ESTIMATED
@@ -57,7 +56,8 @@ def is_wanted(
         as_json: how it is said.
 
     Raises:
-        click.Abort: they said no, or there is nobody to ask.
+        click.Abort: they said no.
+        SystemFailed: there is nobody to ask.
     """
     if dry_run:
         show(_would_grow(databases, before, shards), as_json=as_json)
@@ -66,8 +66,15 @@ def is_wanted(
     if yes or not others:
         return True
     found = " and ".join(map(str, others))
-    return click.confirm(
-        f"Let {found} shards become {shards}? There is no way back to fewer.", abort=True, err=True
+    confirm(f"Let {found} shards become {shards}? There is no way back to fewer.")
+    return True
+
+
+def noted(shards: int) -> str:
+    """What holds of a growth that is stopped once the databases know of it."""
+    return (
+        f"{shards} shards are noted, and there is no way back: call `freshet shards grow {shards}` "
+        "again, which goes on with those that are not split yet"
     )
 
 

@@ -25,6 +25,8 @@ OPTIONAL = {"max_age_days": pa.float64(), "crawled_at": pa.float64(), "class": p
 _ALIKE = 0.82
 """Of two names that are taken for one: `crawled` is `crawled_at`, and `created_at` is not."""
 
+_ROW = re.compile(r"\bRow #(\d+)")
+
 _LEAST_PART = 5
 """Letters of a name that another one begins or ends with, to be taken for it: `max_age`."""
 
@@ -46,13 +48,21 @@ def read_rows(
         UserError: the file lacks a column, has one that is misspelt, or a value is of the wrong
             type; names the place.
     """
+    read = 0
     try:
         for batch in _batches(file, tell, ignored):
             # The bytes of a damaged file may be no text, and offsets may lead out of it.
             batch.validate(full=True)
-            yield _rows(batch, file)
+            yield _rows(batch, file, read)
+            read += batch.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: {error}") from error
+        raise UserError(f"{file}: {_without_head(str(error))}") from error
+
+
+def _without_head(said: str) -> str:
+    """What the reader of CSV says, which counts its rows with the head: those that are refused are
+    counted without."""
+    return _ROW.sub(lambda found: f"row {int(found[1]) - 1}", said)
 
 
 def _batches(file: Path, tell: Tell, ignored: Collection[str]) -> Iterator[pa.RecordBatch]:
@@ -109,11 +119,11 @@ def _are_alike(name: str, known: str) -> bool:
     return difflib.SequenceMatcher(None, one, other).ratio() >= _ALIKE
 
 
-def _rows(batch: pa.RecordBatch, file: Path) -> PageBatch:
+def _rows(batch: pa.RecordBatch, file: Path, read: int) -> PageBatch:
     urls = batch.column("url")
     if urls.null_count:
         row = int(np.flatnonzero(urls.is_null().to_numpy(zero_copy_only=False))[0])
-        raise UserError(f"{file}, column url: nothing there, {row + 1} rows into a block")
+        raise UserError(f"{file}: row {read + row + 1}: column url: nothing there")
     return PageBatch(
         urls=urls.cast(pa.string()),
         importance=_column(batch, "importance", np.nan),

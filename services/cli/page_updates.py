@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import UNSET
 
 from services.cli.broker_time import go_by_broker
+from services.cli.written_urls import named
 from shared.contracts.codec import encode
 from shared.contracts.identity import (
     BadUrl,
@@ -27,9 +28,16 @@ from shared.store.import_values import can_be_taken, why_not
 async def publish_rows(
     settings: Settings, rows: Iterable[PageBatch], progress: Callable[[ImportReport], None]
 ) -> ImportReport:
-    """Publish an upsert for each row; rows that cannot be taken are counted with their reasons."""
+    """Publish an upsert for each row; rows that cannot be taken are counted with their reasons.
+
+    Args:
+        settings: of the process.
+        rows: to be published.
+        progress: told at the beginning, and after each part; its report goes on being added to.
+    """
     await go_by_broker(settings)
     report = ImportReport()
+    progress(report)
     publisher = Publisher(settings)
     await publisher.start()
     try:
@@ -55,13 +63,20 @@ def to_add(url: str, settings: Settings) -> PageIdentity:
     return page
 
 
+def _to_ask_for(url: str, settings: Settings) -> PageIdentity:
+    try:
+        return to_add(url, settings)
+    except BadUrl as error:
+        raise named(url, error) from error
+
+
 async def publish_urgent(settings: Settings, urls: Sequence[str]) -> list[PageIdentity]:
     """Ask for pages at once.
 
     Raises:
         BadUrl: a URL is not one that Freshet takes; none is asked for.
     """
-    pages = [to_add(url, settings) for url in urls]
+    pages = [_to_ask_for(url, settings) for url in urls]
     await go_by_broker(settings)
     publisher = Publisher(settings)
     await publisher.start()

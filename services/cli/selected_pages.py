@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import click
 
 from services.cli.broker_time import go_by_broker
+from services.cli.databases import url_of_host
+from services.cli.written_urls import page_of
 from shared.contracts.codec import encode
 from shared.contracts.identity import PageIdentity, identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
-from shared.runtime.databases import databases_of
 from shared.runtime.publisher import ByPlace, Publisher
 from shared.runtime.settings import Settings
 from shared.store.page_listing import count_under, urls_under
@@ -35,16 +36,14 @@ class Selected:
         """How many there are."""
         if self.urls:
             return len(self.urls)
-        url = databases_of(settings).of_host(self.host).url
-        return count_under(url, self.host, self.prefix)
+        return count_under(url_of_host(settings, self.host), self.host, self.prefix)
 
     def parts(self, settings: Settings) -> Iterator[Sequence[str]]:
         """Their URLs, some thousand at a time."""
         if self.urls:
             yield self.urls
             return
-        url = databases_of(settings).of_host(self.host).url
-        yield from urls_under(url, self.host, self.prefix)
+        yield from urls_under(url_of_host(settings, self.host), self.host, self.prefix)
 
 
 def selected(urls: Iterable[str], host: str | None, prefix: str | None) -> Selected:
@@ -54,13 +53,13 @@ def selected(urls: Iterable[str], host: str | None, prefix: str | None) -> Selec
         UsageError: none of them names any, or several do.
         BadUrl, BadHost: what is named is not one that Freshet takes.
     """
-    canonical = tuple(identify(url).url for url in urls)
+    canonical = tuple(page_of(url).url for url in urls)
     if sum((bool(canonical), host is not None, prefix is not None)) != 1:
         raise click.UsageError("give URLs, or --host, or --prefix")
     if host is not None:
         return Selected(host_name(host))
     if prefix is not None:
-        page = identify(prefix)
+        page = page_of(prefix)
         return Selected(page.host, page.url)
     return Selected("", urls=canonical)
 

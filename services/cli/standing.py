@@ -23,6 +23,7 @@ from shared.rules.host_rules import HostRules
 from shared.runtime.databases import databases_of
 from shared.runtime.kafka import make_consumer, topic_partitions
 from shared.runtime.settings import Settings
+from shared.store.asking_all import url_of
 from shared.store.host_listing import ruled_hosts
 from shared.store.positions import ESTIMATOR, read_applied
 
@@ -107,7 +108,8 @@ def _applied(settings: Settings, partitions: set[int]) -> dict[int, int]:
     """Partition of `host-limits` → the next offset that its estimator reads."""
     found: dict[int, int] = {}
     for database, its in databases_of(settings).shared(partitions).items():
-        for (topic, partition), position in read_applied(database.url, ESTIMATOR, its).items():
+        url = url_of(database, "cli")
+        for (topic, partition), position in read_applied(url, ESTIMATOR, its).items():
             if topic == HOST_LIMITS.name:
                 found[partition] = position
     return found
@@ -116,7 +118,7 @@ def _applied(settings: Settings, partitions: set[int]) -> dict[int, int]:
 def _of_databases(settings: Settings) -> Iterator[tuple[Place, Stands]]:
     """All rules of the hosts of which anything was said."""
     for database in databases_of(settings).each:
-        for row in ruled_hosts(database.url):
+        for row in ruled_hosts(url_of(database, "cli")):
             for message in _messages(row["host"], HostRules.read(row)):
                 is_set = message != HostLimit(message.host, only=message.only)
                 place = message.host, str(message.only)

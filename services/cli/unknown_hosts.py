@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import click
 import psycopg
 
-from shared.runtime.databases import databases_of
+from services.cli.databases import url_of_host
 from shared.runtime.settings import Settings
 from shared.store import host_listing
 from shared.store.connection import VIEWING
@@ -31,7 +31,6 @@ def noted_if_unknown(settings: Settings, host: str) -> Iterator[None]:
 def _is_known(settings: Settings, host: str) -> bool:
     """Whether there is anything of a host; also where that cannot be told."""
     try:
-        url = databases_of(settings).of_host(host).url
-        return host_listing.read_host(url, host, VIEWING) is not None
+        return host_listing.read_host(url_of_host(settings, host), host, VIEWING) is not None
     except (psycopg.Error, StoreMismatch):
         return True

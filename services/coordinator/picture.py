@@ -17,6 +17,7 @@ from services.coordinator.solver import demand_at
 from services.coordinator.web import files
 from shared.contracts.reported import ClassCrawls
 from shared.runtime.kept_answer import KeptAnswer
+from shared.runtime.metrics import BROKER_AWAY
 
 HISTORY_SECONDS = 600
 """Samples kept, one a second."""
@@ -217,6 +218,9 @@ class Picture:
 
     def notice(self, now: Moment) -> str | None:
         """What keeps the system from crawling, or is about to."""
+        if _is_broker_away():
+            # First: without one nothing is heard, whatever runs.
+            return "the broker cannot be reached: nothing is crawled or heard of until it can"
         if self._coordination.budget is None:
             budget = self._coordination.rate(now.clock)
             going_on = f"going on with {budget:g} crawls/s" if budget else "nothing is crawled"
@@ -341,6 +345,12 @@ class Picture:
             fleet_capacity=crawlers.answers / now.speed if crawlers.held_share > 0 else None,
             unused=sum(fleet.shards[n].usage.unused_rate for n in fleet.live(now.wall)) / now.speed,
         )
+
+
+def _is_broker_away() -> bool:
+    """As this process sees it by itself (`shared.runtime.broker_watch`)."""
+    [gauge] = BROKER_AWAY.collect()
+    return any(sample.value for sample in gauge.samples)
 
 
 def _host_limited(fleet: Fleet, wall: float, multiplier: float) -> float:

@@ -31,7 +31,20 @@ def make_plan(options: RunOptions, status_file: Path, result_file: Path) -> Worl
     )
 
 
-async def prepare_system(settings: Settings, *, own_database: bool, must_be_empty: bool) -> None:
+def require_one_database(settings: Settings) -> None:
+    """Refuse settings that name several databases, before any server is started.
+
+    Raises:
+        RunRefused: they do.
+    """
+    if settings.databases is not None:
+        raise RunRefused(
+            "`freshet run` brings up a whole system with one database: unset FRESHET_DATABASES, "
+            "or start each worker by `freshet worker`"
+        )
+
+
+async def prepare_system(settings: Settings, *, own_database: bool, must_be_empty: bool) -> int:
     """Make tables and topics.
 
     Args:
@@ -39,20 +52,21 @@ async def prepare_system(settings: Settings, *, own_database: bool, must_be_empt
         own_database: the run made it; else it is somebody's, and is looked at before it is altered.
         must_be_empty: what is simulated would mix with what is there.
 
+    Returns:
+        how many shards there are: settings may say the number of before a growth.
+
     Raises:
         RunRefused: the database holds pages already, or is of another version; or there are several
             databases.
+        StoreMismatch: the database has another number of shards.
     """
-    if settings.databases is not None:
-        raise RunRefused(
-            "`freshet run` brings up a whole system with one database: unset FRESHET_DATABASES, "
-            "or start each worker by `freshet worker`"
-        )
+    require_one_database(settings)
     url = settings.database_url.get_secret_value()
     if not own_database:
         await asyncio.to_thread(_require_fit, url, must_be_empty=must_be_empty)
-    await asyncio.to_thread(migrate, url, settings.partitions)
+    shards = await asyncio.to_thread(migrate, url, settings.partitions)
     await ensure_topics(settings)
+    return shards
 
 
 async def publish_budget(settings: Settings, crawls_per_second: float) -> None:

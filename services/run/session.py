@@ -10,7 +10,12 @@ from deploy.local.process import StartError
 from deploy.local.supervisor import ChildState
 from services.run.errors import RunFailed
 from services.run.options import RunOptions
-from services.run.preparing import make_plan, prepare_system, publish_budget
+from services.run.preparing import (
+    make_plan,
+    prepare_system,
+    publish_budget,
+    require_one_database,
+)
 from services.run.readiness import wait_until_ready
 from services.run.report import compose
 from services.run.stack import LOOPBACK, Stack
@@ -19,6 +24,7 @@ from services.world.plan import write_plan
 from shared.runtime.asking import ask
 from shared.runtime.clock import open_gate
 from shared.runtime.ending import STOP_SIGNALS
+from shared.runtime.settings import load_settings
 
 LOOK_SECONDS = 0.5
 STOP_GRACE_SECONDS = 1.5
@@ -36,8 +42,11 @@ class Session:
         self.started_at: float | None = None
         """Wall (monotonic) time at which everything was ready."""
         self.interrupted = False
+        self._is_starting = False
         self.picture: dict[str, Any] = {}
         """Where there is no world: what the coordinator shows on its page."""
+        self.partitions = 0
+        """Of each topic by shards, once tables and topics are there."""
         self._say = say
         self._progress = progress
         self._stop = asyncio.Event()
@@ -60,14 +69,18 @@ class Session:
 
         Raises:
             RunFailed: a process did not start or died for good; says where its log is.
+            RunRefused: the settings name several databases, or the one that they name is not fit.
         """
+        require_one_database(load_settings())
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self._interrupt, main)
         with self.stack.locked():
             try:
+                self._is_starting = True
                 await self._start()
+                self._is_starting = False
                 await self._watch(watch)
                 await self._finish()
             except StartError as error:
@@ -76,6 +89,7 @@ class Session:
                 # Ctrl-C before everything was up; what was started is stopped below.
                 self._say("stopped before everything was ready")
             finally:
+                self._is_starting = False
                 await self.stack.stop()
                 for number in STOP_SIGNALS:
                     loop.remove_signal_handler(number)
@@ -91,7 +105,7 @@ class Session:
             self._say(f"starting {' and '.join(name for name, is_own in own.items() if is_own)}")
         await stack.start_servers()
         simulated = options.world != "none"
-        await prepare_system(
+        self.partitions = await prepare_system(
             stack.settings, own_database=stack.own_database, must_be_empty=simulated
         )
         if simulated:
@@ -157,10 +171,12 @@ class Session:
             await asyncio.sleep(0.02)
 
     def _interrupt(self, main: asyncio.Task[Any] | None) -> None:
+        # Once, and only what starts: Ctrl-C is not to cut short what stops everything.
+        may_cancel = self._is_starting and not self.interrupted
         self.interrupted = True
-        if self.started_at is None and main is not None:
-            main.cancel()
         self._stop.set()
+        if may_cancel and main is not None:
+            main.cancel()
 
     def _report(self) -> dict[str, Any] | None:
         if self.stack.gate is None or not self.stack.result_file.exists():

@@ -161,7 +161,7 @@ def where_to_connect(session: Session) -> str:
     return (
         f"connect a crawler to Kafka at {settings.kafka_bootstrap_servers}: it reads "
         f"{prefix}crawl-requests and writes {prefix}crawl-outcomes, both keyed by host "
-        f"({settings.partitions} partitions)"
+        f"({session.partitions} partitions)"
     )
 
 

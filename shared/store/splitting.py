@@ -39,6 +39,10 @@ ASKED_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 0.2
 """It asks again, and looks whether the shard is held, so often."""
 
+SILENT_SECONDS: Final = 5.0
+"""A scheduler that has not stopped by then, once it was asked to, is said to be missing or to wait:
+each needs a moment."""
+
 SHOWN_SECONDS: Final = 10.0
 """What a long wait is for is said so often."""
 
@@ -166,6 +170,13 @@ class _Patience:
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
+        self._asked_at: float | None = None
+
+    def asked_for(self) -> float:
+        """The shard is asked for once more; seconds since it was asked for first."""
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+        return time.monotonic() - self._asked_at
 
     @property
     def is_over(self) -> bool:
@@ -331,13 +342,16 @@ class _Splitter:
             self._tell(reason)
             return False
         ask(connection, parent, ASKED_SECONDS)
+        is_silent = patience.asked_for() >= SILENT_SECONDS
         if state is SplitState.HELD:
             return True
         if is_late:
             if self._unattended and hold(connection, parent):
                 return True
             raise self._failed(parent, silent)
-        self._tell(silent if state is SplitState.ASKED else f"shard {parent} is asked for")
+        asked = f"shard {parent} is not held yet: its scheduler is asked to stop for a moment"
+        waits = silent if is_silent else asked
+        self._tell(waits if state is SplitState.ASKED else f"shard {parent} is asked for")
         return False
 
     def _connection(self, parent: int) -> psycopg.Connection:

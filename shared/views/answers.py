@@ -19,7 +19,7 @@ from shared.runtime.asking import ask_each
 from shared.runtime.databases import databases_of
 from shared.runtime.page_class_terms import weight_of, weights_of
 from shared.runtime.settings import Settings
-from shared.store.asking_all import ask_all
+from shared.store.asking_all import ask_all, url_of
 from shared.store.connection import READING, WORKING, Limits, connect
 from shared.store.explain import explain_page
 from shared.store.host_listing import list_hosts, read_host
@@ -51,7 +51,8 @@ def page_answer(settings: Settings, url: str, limits: Limits = WORKING) -> dict[
         psycopg.Error: the database is away, or refuses.
     """
     databases = databases_of(settings)
-    known = explain_page(databases.of_host(identify(url).host).url, url, limits)
+    database = url_of(databases.of_host(identify(url).host), "explain", limits)
+    known = explain_page(database, url, limits)
     if known is None:
         raise NotKnown(f"{url} is not one of the pages: add it with `freshet pages import`")
     live = ask_each(settings.scheduler_urls.split(), "/pages", url=known["url"])
@@ -83,7 +84,7 @@ def _multiplier(databases: Databases, host: str, limits: Limits) -> float | None
     """
     is_elsewhere = databases.of_host(host) != databases.home
     with contextlib.suppress(*((psycopg.Error,) if is_elsewhere else ())):
-        sent = last_multipliers(databases.home.url, 1, limits=limits)
+        sent = last_multipliers(url_of(databases.home, "explain", limits), 1, limits=limits)
         return float(sent[0]["multiplier"]) if sent else None
     return None
 
@@ -102,7 +103,8 @@ def host_answer(settings: Settings, host: str, limits: Limits = WORKING) -> dict
         psycopg.Error: the database is away, or refuses.
     """
     name = host_name(host)
-    row = read_host(databases_of(settings).of_host(name).url, name, limits)
+    database = url_of(databases_of(settings).of_host(name), "hosts", limits)
+    row = read_host(database, name, limits)
     if row is None:
         raise NotKnown(f"{name} is not known: it has no page, and nobody has set a rule for it")
     return described(row, settings.default_host_crawls_per_second, settings.clock().now())
@@ -136,7 +138,7 @@ def sources_answer(
 ) -> list[dict[str, Any]]:
     """What each watched sitemap and feed costs and brings; as `shared.views.sources.sources`. Of
     several databases, what is learned is of the first one's pages."""
-    with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
+    with _home(settings, limits) as connection:
         return sources(connection, settings, most, seconds)
 
 
@@ -145,7 +147,7 @@ def streams_answer(
 ) -> list[dict[str, Any]]:
     """What each stream of events costs and brings; as `shared.views.sources.streams`. Of several
     databases, what is learned is of the first one's pages."""
-    with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
+    with _home(settings, limits) as connection:
         return streams(connection, settings, seconds)
 
 
@@ -158,8 +160,13 @@ def senders_answer(
 ) -> list[dict[str, Any]]:
     """Who sends the most signals, by what is learned of so many hosts; as `sources.senders`. Of
     several databases, of the first one's."""
-    with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
+    with _home(settings, limits) as connection:
         return senders(connection, settings, most, shown, seconds)
+
+
+def _home(settings: Settings, limits: Limits) -> psycopg.Connection:
+    database = url_of(databases_of(settings).home, "sources", limits)
+    return connect(database, "sources", limits=limits)
 
 
 def calibration_answer(
@@ -181,7 +188,7 @@ def calibration_answer(
         psycopg.Error: the database is away, or refuses.
     """
     now = settings.clock().now()
-    database = settings.database_url.get_secret_value()
+    database = url_of(databases_of(settings).home, "calibration", limits)
     since, weights = now - days * SECONDS_PER_DAY, weights_of(settings.classes)
     seen = read_predicted(database, since, most, limits, weights)
     if seen is None:

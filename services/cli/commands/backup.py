@@ -85,5 +85,6 @@ def restore(file: Path, overwrite: bool, dry_run: bool, as_json: bool) -> None:
         if done.restored and not dry_run:
             change = {said: done.restored, "first": done.keys, "overwrite": overwrite}
             note(settings, "backup", None, change)
-    answer = {"restored": done.restored, "as_it_stands": done.same, "set_since": done.newer}
+    what = "would_restore" if dry_run else "restored"
+    answer = {what: done.restored, "as_it_stands": done.same, "set_since": done.newer}
     show(answer, as_json=as_json)

@@ -180,11 +180,11 @@ def history(last: int, causes: tuple[str, ...], as_json: bool) -> None:
       freshet bandwidth history
       freshet bandwidth history --cause bandwidth --cause schedule --last 100
     """
+    from services.cli.databases import home_url  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.multipliers import last_multipliers  # noqa: PLC0415
 
-    url = load_settings().database_url.get_secret_value()
-    rows = last_multipliers(url, last, causes)
+    rows = last_multipliers(home_url(load_settings()), last, causes)
     if as_json:
         show_json(rows[::-1])
         return

@@ -24,11 +24,12 @@ def command(host: str | None, last: int, as_json: bool) -> None:
       freshet changes --host example.com --last 5
     """
     from services.cli.bandwidths import timed, when  # noqa: PLC0415 - commands load what they need
+    from services.cli.databases import home_url  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.changes import last_changes  # noqa: PLC0415
     from shared.views.hosts import host_name  # noqa: PLC0415
 
-    url = load_settings().database_url.get_secret_value()
+    url = home_url(load_settings())
     changes = last_changes(url, last, host)[::-1]
     if host is not None and not changes:
         # A group has a name of its own, which is noted as it was given; any other is a host's.

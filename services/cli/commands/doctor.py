@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import click
 
 from services.cli.errors import explanation
 from shared.terminal.output import show_json
+from shared.terminal.visible import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -136,7 +137,12 @@ def _print(areas: Areas, risks: int) -> None:
     console = Console(highlight=False)
     for area, findings in areas.items():
         console.print(f"[bold]{area}[/bold]")
-        console.print(_table(findings))
+        if console.is_terminal:
+            console.print(_table(findings))
+            continue
+        # A program reads it, or a person later, elsewhere: a line for each, however long.
+        for line in _lines(findings):
+            click.echo(line)
     verdict = {0: "no promise is at risk", 1: "1 promise is at risk"}
     console.print(verdict.get(risks, f"{risks} promises are at risk"), style=_verdict_style(risks))
 
@@ -154,15 +160,27 @@ def _table(findings: "list[Finding]") -> "Table":
     table.add_column(no_wrap=True)
     table.add_column(max_width=32)
     table.add_column(overflow="fold")
-    for finding in sorted(findings, key=lambda finding: list(_STYLES).index(finding.level)):
-        mark = Text(finding.level, style=_STYLES[finding.level])
-        table.add_row(mark, Text(finding.about), Text(finding.found))
-        if finding.level == "ok":
-            continue
-        for name, text in (
-            ("should be", finding.wanted),
-            ("endangered" if finding.level == "risk" else "not promised", finding.promise),
-            ("do", finding.remedy),
-        ):
-            table.add_row("", Text(name, style="dim"), Text(text))
+    for level, name, text in _rows(findings):
+        mark = Text(level, style=_STYLES.get(level, ""))
+        table.add_row(mark, Text(name, style="" if level else "dim"), Text(text))
     return table
+
+
+def _lines(findings: "list[Finding]") -> "Iterator[str]":
+    """The same as plain lines, as those of other commands."""
+    rows = [tuple(map(visible, row)) for row in _rows(findings)]
+    marks, names = (max((len(row[n]) for row in rows), default=0) for n in (0, 1))
+    for mark, name, text in rows:
+        yield f"{mark:<{marks}}  {name:<{names}}  {text}".rstrip()
+
+
+def _rows(findings: "list[Finding]") -> "Iterator[tuple[str, str, str]]":
+    """How bad it is, what it is about and what was found, the worst first; below each that is not
+    well, without the first, what should be."""
+    for finding in sorted(findings, key=lambda finding: list(_STYLES).index(finding.level)):
+        yield finding.level, finding.about, finding.found
+        if finding.level != "ok":
+            yield "", "should be", finding.wanted
+            is_risk = finding.level == "risk"
+            yield "", "endangered" if is_risk else "not promised", finding.promise
+            yield "", "do", finding.remedy

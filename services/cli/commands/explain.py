@@ -26,12 +26,13 @@ def command(url: str, schedulers: tuple[str, ...], as_json: bool) -> None:
       freshet explain https://example.com/news
       freshet explain https://example.com/news --json
     """
+    from services.cli.written_urls import page_of  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415 - commands load what they need
     from shared.views.answers import page_answer  # noqa: PLC0415
     from shared.views.explaining import lines  # noqa: PLC0415
 
     given = {"scheduler_urls": " ".join(schedulers)} if schedulers else {}
-    answer = page_answer(load_settings(**given), url)
+    answer = page_answer(load_settings(**given), page_of(url).url)
     if as_json:
         show_json(answer)
         return

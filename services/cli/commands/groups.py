@@ -65,9 +65,12 @@ def limit(group: str, rate: float, named: bool, anyway: bool, as_json: bool) -> 
 @_NAMED
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def unlimit(group: str, named: bool, as_json: bool) -> None:
-    """Take the limit of GROUP back; those of its hosts stay."""
+    """Take the limit of GROUP back; those of its hosts stay. Where it has none, that is said."""
     name = _group_name(group, named)
-    _publish(name, None)
+    if name in _standing():
+        _publish(name, None)
+    else:
+        click.echo(f"{name} has no limit of its own: `freshet groups list` shows all", err=True)
     show({"group": name, "max_crawls_per_second": None}, as_json=as_json)
 
 

@@ -183,30 +183,35 @@ def erase(host: str, dry_run: bool, yes: bool, as_json: bool) -> None:
 
     All workers run on; the estimators erase a part of the pages at a time, and load the host's
     shard anew at the end. Whoever names a page of the host later makes it a new one. What is
-    stopped half-way is done by the same command.
+    stopped half-way is done by the same command. Of a host of which nothing is known, as it was
+    erased before or its name is misspelt, that is said.
     """
     from services.cli.audit import note  # noqa: PLC0415
     from services.cli.broker_time import go_by_broker  # noqa: PLC0415
+    from services.cli.confirming import confirm  # noqa: PLC0415
+    from services.cli.databases import home_url  # noqa: PLC0415
     from services.cli.erasing import count, erase_host, show_erased  # noqa: PLC0415
-    from services.cli.import_bar import ImportBar  # noqa: PLC0415
+    from services.cli.erasing_bar import erasing_with_a_bar  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.erased_traces import watched_of_host  # noqa: PLC0415
     from shared.store.purging import Purgeable  # noqa: PLC0415
 
     settings, name = load_settings(), _name_of(host)
-    pages = count(settings, Purgeable(host=name, any_status=True))
-    watched = watched_of_host(settings.database_url.get_secret_value(), name)
+    # Before anybody is asked: the name may be misspelt. One that was erased before is no error.
+    with _noted_if_unknown(settings, name):
+        pages = count(settings, Purgeable(host=name, any_status=True))
+        watched = watched_of_host(home_url(settings), name)
     if dry_run:
         show({"would_erase": {"pages": pages} | watched}, as_json=as_json)
         return
     if not yes:
         others = ", ".join(f"{len(urls)} watched {what}" for what, urls in watched.items() if urls)
         also = f" and {others}" if others else ""
-        click.confirm(f"Erase {name} with {pages:,} pages{also} for good?", abort=True, err=True)
+        confirm(f"Erase {name} with {pages:,} pages{also} for good?")
     asyncio.run(go_by_broker(settings))
     note(settings, "host", name, {"erases": pages} | watched)
-    with ImportBar() as bar:
-        erased = erase_host(settings, name, bar.advance)
+    with erasing_with_a_bar() as progress:
+        erased = erase_host(settings, name, progress)
     note(settings, "host", name, {"erased": erased.pages})
     show_erased(erased, of_host=True, as_json=as_json)
 

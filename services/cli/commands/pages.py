@@ -61,16 +61,23 @@ def import_(file: Path, via: str, ignored: tuple[str, ...], as_json: bool) -> No
     empty: none). Pages that are known get the new weight, and a new bound and class where there is
     a column of them: without one what they have stays, whichever way they go. Other columns are
     left out, and named; one that is almost called like one of these is refused.
+
+    Rows that cannot be taken are refused, and counted; the first ones are named with their reasons,
+    by their numbers in the file without its head. Then it exits 1; the other rows are in. What
+    fails or is stopped half-way says how many rows are in, and may be called again: a row that
+    comes twice changes nothing.
     """
     from services.cli.import_bar import ImportBar  # noqa: PLC0415
+    from services.cli.import_ends import require_none_refused, telling_what_is_in  # noqa: PLC0415
     from services.cli.page_files import read_rows  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.writer_lock import StoreBusy  # noqa: PLC0415
 
-    settings = load_settings()
-    with ImportBar() as bar:
+    settings, seen = load_settings(), list["ImportReport"]()
+    with telling_what_is_in(seen), ImportBar() as bar:
 
         def progress(report: "ImportReport") -> None:
+            seen[:] = [report]
             bar.advance(report.read, None)
 
         def tell(names: list[str]) -> None:
@@ -89,6 +96,7 @@ def import_(file: Path, via: str, ignored: tuple[str, ...], as_json: bool) -> No
             report = _publish(settings, read_rows(file, tell, ignored), progress)
     answer = _answer(report, used)
     show(answer | ({"columns_left_out": others} if others else {}), as_json=as_json)
+    require_none_refused(report)
 
 
 def _of_several(function: Any) -> Any:
@@ -118,14 +126,18 @@ def _is_wanted(
 
     Raises:
         click.Abort: they did.
+        SystemFailed: there is nobody to ask.
     """
+    from services.cli.confirming import confirm  # noqa: PLC0415 - commands load what they need
+
     if yes and not dry_run:
         return True
     counted = count()
     if dry_run:
         show({would: counted}, as_json=as_json)
         return False
-    return click.confirm(question.format(counted), abort=True, err=True)
+    confirm(question.format(counted))
+    return True
 
 
 @command.command("remove")
@@ -189,7 +201,7 @@ def purge(
     from services.cli.broker_time import go_by_broker, go_by_broker_or_database  # noqa: PLC0415
     from services.cli.erasing import count, of_looks, show_erased  # noqa: PLC0415
     from services.cli.erasing import purge as erase  # noqa: PLC0415
-    from services.cli.import_bar import ImportBar  # noqa: PLC0415
+    from services.cli.erasing_bar import erasing_with_a_bar  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.purging import Purgeable  # noqa: PLC0415
     from shared.views.hosts import host_name  # noqa: PLC0415
@@ -211,8 +223,8 @@ def purge(
     ):
         return
     note(settings, "pages", name, {"erases": only or "both", "days": days})
-    with ImportBar() as bar:
-        erased = erase(settings, wanted, bar.advance)
+    with erasing_with_a_bar() as progress:
+        erased = erase(settings, wanted, progress)
     note(settings, "pages", name, {"erased": erased.pages})
     show_erased(erased, of_host=False, as_json=as_json)
 

@@ -78,6 +78,7 @@ def settle(topic: str, partitions: tuple[int, ...], at: Literal["start", "end"],
     Of several databases one that is away is left out, and named; then it exits 1. Settle what it
     has when it is back.
     """
+    from services.cli.confirming import confirm  # noqa: PLC0415
     from services.cli.left_out import require_all  # noqa: PLC0415
     from services.cli.positions import StillRunning  # noqa: PLC0415 - commands load what they need
     from services.cli.positions import settle as go_on  # noqa: PLC0415
@@ -106,7 +107,7 @@ def settle(topic: str, partitions: tuple[int, ...], at: Literal["start", "end"],
     ]
     show_rows(rows, as_json=False, empty="")
     if not yes:
-        click.confirm("Go on so?", abort=True)
+        confirm("Go on so?")
     try:
         asyncio.run(go_on(load_settings(), chosen, at))
     except StillRunning as error:

@@ -128,6 +128,7 @@ def command(**given: Any) -> None:
     from services.run.session import Session  # noqa: PLC0415
     from services.run.view import Watcher  # noqa: PLC0415
     from shared.runtime.logs import configure_logs  # noqa: PLC0415
+    from shared.store.deployment import StoreMismatch  # noqa: PLC0415
     from shared.terminal.output import show_json  # noqa: PLC0415
 
     options = make_options(**given)
@@ -139,7 +140,15 @@ def command(**given: Any) -> None:
     watch = Watcher(options, click.get_text_stream("stdout").isatty())
     with ImportBar() as bar, watch:
         session = Session(options, say, bar.advance)
-        report = asyncio.run(session.run(watch))
+        try:
+            report = asyncio.run(session.run(watch))
+        except StoreMismatch as mismatch:
+            if options.partitions is None:
+                raise
+            raise UserError(
+                f"--partitions {options.partitions} goes before FRESHET_PARTITIONS: leave it out, "
+                f"or give another number: {mismatch}"
+            ) from mismatch
     if report is not None:
         for line in summary(report):
             say(line)

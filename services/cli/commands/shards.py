@@ -116,10 +116,12 @@ def grow(
     """
     from services.cli import growth  # noqa: PLC0415
     from services.cli.group_limits import require_room  # noqa: PLC0415
+    from services.cli.interrupted import telling_what_is_done  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.growing import add_partitions, require_partitions  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.asking_all import require_all_held  # noqa: PLC0415
     from shared.store.splitting import (  # noqa: PLC0415
         finish,
         let_be_known,
@@ -131,18 +133,21 @@ def grow(
     settings = load_settings()
     databases = databases_of(settings)
     require_broker(settings)
+    require_all_held(databases, "cli")
     before = require_can_grow(databases, number)
     # Before the databases are told: once they are, no other number can come.
     asyncio.run(require_partitions(settings, number))
     asyncio.run(require_room(settings, number))
     if not growth.is_wanted(databases, before, number, dry_run=dry_run, yes=yes, as_json=as_json):
         return
-    with _bar() as told:
+    is_noted = False
+    with telling_what_is_done(lambda: growth.noted(number) if is_noted else None), _bar() as told:
         if unattended:
             asyncio.run(growth.require_applied(settings, told=told, seconds=wait_seconds))
         else:
             asyncio.run(growth.require_order(settings, before, told, wait_seconds))
         layout = prepare(databases, number)
+        is_noted = True
         topics = asyncio.run(add_partitions(settings, number))
         let_be_known(layout, told, known_seconds)
         if unattended:

@@ -111,14 +111,14 @@ def list_(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def remove(url: str, as_json: bool) -> None:
     """Watch the site at URL no more. Its pages stay; its subscriptions to hubs end."""
+    from services.cli.databases import home_url  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.connection import connect  # noqa: PLC0415
     from shared.store.subscriptions import unwant_subscription  # noqa: PLC0415
     from shared.store.watched import remove_site  # noqa: PLC0415
 
     site = _page(url).url
-    database_url = load_settings().database_url.get_secret_value()
-    with connect(database_url, "cli", autocommit=True) as connection:
+    with connect(home_url(load_settings()), "cli", autocommit=True) as connection:
         gone = remove_site(connection, site)
         if gone is None:
             raise UserError(f"{site} is not watched: `freshet sites list` shows all")
@@ -143,14 +143,13 @@ async def _looked_at(settings: "Settings", page: "PageIdentity") -> "Found":
 def _require_not_just_erased(settings: "Settings", hosts: list[str]) -> None:
     """What is found is dated back by some minutes: of a host that was erased in between it would
     come to nothing, and the poller would take it for known."""
+    from services.cli.databases import url_of_host  # noqa: PLC0415
     from shared.discovery.updates import BEHIND_SECONDS  # noqa: PLC0415
-    from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.store.connection import connect  # noqa: PLC0415
     from shared.store.erasing import host_erased_at  # noqa: PLC0415
 
-    databases = databases_of(settings)
     for host in hosts:
-        with connect(databases.of_host(host).url, "cli", autocommit=True) as connection:
+        with connect(url_of_host(settings, host), "cli", autocommit=True) as connection:
             left = host_erased_at(connection, host) + BEHIND_SECONDS - settings.clock().now()
         if left > 0.0:
             raise UserError(
@@ -160,6 +159,7 @@ def _require_not_just_erased(settings: "Settings", hosts: list[str]) -> None:
 
 
 def _store(settings: "Settings", site: Any, found: "Found") -> bool:
+    from services.cli.databases import home_url  # noqa: PLC0415
     from shared.contracts.identity import identify  # noqa: PLC0415
     from shared.discovery.looking import source_of  # noqa: PLC0415
     from shared.discovery.robots import robots_url  # noqa: PLC0415
@@ -173,7 +173,7 @@ def _store(settings: "Settings", site: Any, found: "Found") -> bool:
         NewSource(url, identify(url).host, source_of(url), "", how)
         for url, how in found.sources.items()
     ]
-    with connect(settings.database_url.get_secret_value(), "cli", autocommit=True) as connection:
+    with connect(home_url(settings), "cli", autocommit=True) as connection:
         is_new = add_site(connection, site)
         add_sources(connection, site.site, sources)
     return is_new
@@ -181,11 +181,12 @@ def _store(settings: "Settings", site: Any, found: "Found") -> bool:
 
 def _subscribed(settings: "Settings", found: "Found") -> list[str]:
     """Topics of hubs that the receiver is to subscribe to."""
+    from services.cli.databases import home_url  # noqa: PLC0415
     from shared.store.connection import connect  # noqa: PLC0415
     from shared.store.subscriptions import add_subscription  # noqa: PLC0415
 
     topics = [_page(topic).url for topic in found.hubs]
-    with connect(settings.database_url.get_secret_value(), "cli", autocommit=True) as connection:
+    with connect(home_url(settings), "cli", autocommit=True) as connection:
         for topic in topics:
             new_id, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
             add_subscription(connection, new_id, topic, None, secret)

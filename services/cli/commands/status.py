@@ -61,9 +61,19 @@ def _bandwidth(picture: dict[str, Any] | None) -> float | None:
     return float(told) if isinstance(told, int | float) else None
 
 
-def _fleet(now: dict[str, Any]) -> str:
+_NOT_KNOWN = "not known: no shard reports"
+
+
+def _unused(picture: dict[str, Any], now: dict[str, Any]) -> str:
+    why = ": no page is to be crawled" if now["unused"] > 0 else ""
+    said = f"{now['unused']:.6g} crawls/s of the budget{why}"
+    return said if picture["live_shards"] else _NOT_KNOWN
+
+
+def _fleet(picture: dict[str, Any], now: dict[str, Any]) -> str:
     if now["fleet_capacity"] is None:
-        return "answers all that it is asked"
+        said = "answers all that it is asked"
+        return said if picture["live_shards"] else _NOT_KNOWN
     return (
         f"answers {now['fleet_capacity']:.6g} crawls/s: {now['fleet_held']:.1%} of the "
         "slots wait for it"
@@ -151,10 +161,8 @@ _SAYINGS: dict[str, Callable[[_Told, _Told], str | None]] = {
     "limited": lambda _, now: (
         f"{now['host_limited']:.1%} of the demand is held back by host limits"
     ),
-    "unused": lambda _, now: (
-        f"{now['unused']:.6g} crawls/s of the budget: no page is to be crawled"
-    ),
-    "fleet": lambda _, now: _fleet(now),
+    "unused": _unused,
+    "fleet": _fleet,
     "shards": lambda picture, _: (
         f"{picture['live_shards']} live, {picture['silent_shards']} silent"
     ),

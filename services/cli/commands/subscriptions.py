@@ -95,7 +95,8 @@ def _url(written: str) -> str:
 
 
 def _connection() -> Any:
+    from services.cli.databases import home_url  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.connection import connect  # noqa: PLC0415
 
-    return connect(load_settings().database_url.get_secret_value(), "cli", autocommit=True)
+    return connect(home_url(load_settings()), "cli", autocommit=True)

@@ -74,10 +74,11 @@ def list_(as_json: bool) -> None:
     """List the topics of the contract, with the partitions that they have on the broker.
 
     A topic that is not there has 0. Where no broker can be reached, the partitions are those that
-    the settings say.
+    the settings say; then it exits 1.
     """
     from aiokafka.errors import KafkaConnectionError  # noqa: PLC0415
 
+    from services.cli.errors import SystemFailed  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
     from shared.contracts.topics import TOPICS  # noqa: PLC0415
     from shared.runtime.kafka import partitions_of  # noqa: PLC0415
@@ -87,11 +88,12 @@ def list_(as_json: bool) -> None:
     try:
         require_broker(settings)
     except KafkaConnectionError:
-        click.echo("no broker can be reached: partitions are those of the settings", err=True)
         rows = _rows(settings, {topic.name: partitions_of(topic, settings) for topic in TOPICS})
-    else:
-        rows = asyncio.run(_topics_of(settings))
-    show_rows(rows, as_json=as_json, empty="")
+        show_rows(rows, as_json=as_json, empty="")
+        raise SystemFailed(
+            "no broker can be reached: partitions are those of the settings"
+        ) from None
+    show_rows(asyncio.run(_topics_of(settings)), as_json=as_json, empty="")
 
 
 async def _topics_of(settings: "Settings") -> list[dict[str, Any]]:

@@ -113,7 +113,8 @@ def _held(connection: psycopg.Connection, database: Database) -> Iterator[Findin
             str(mismatch),
             "those of the settings",
             "every page is served by one shard",
-            "see FRESHET_DATABASES, or freshet migrate",
+            "give all commands and workers the FRESHET_DATABASES that it was migrated with, or "
+            "name another database: by freshet migrate only an empty one gets other shards",
         )
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from services.cli import broker_time
+from shared.store import asking_all
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +14,9 @@ def told_time(monkeypatch):
         return None
 
     monkeypatch.setattr(broker_time, "_measured", nothing_amiss)
+
+
+@pytest.fixture(autouse=True)
+def unseen_databases(monkeypatch):
+    """Nor which shards a database has."""
+    monkeypatch.setattr(asking_all, "_has_its_shards", lambda *_: False)

@@ -48,7 +48,7 @@ def test_a_domain_gets_a_limit_and_loses_it(run):
     assert said == {"group": "shop.example.co.uk", "max_crawls_per_second": rate}
     assert sent == [("shop.example.co.uk", rate)]
     assert noted == [("host", "shop.example.co.uk", {"group_max_crawls_per_second": rate})]
-    said, sent, _ = run("unlimit", "shop.example.co.uk")
+    said, sent, _ = run("unlimit", "shop.example.co.uk", standing={"shop.example.co.uk": rate})
     assert (said["max_crawls_per_second"], sent) == (None, [("shop.example.co.uk", None)])
 
 
@@ -121,14 +121,14 @@ def test_the_limit_of_all_addresses_is_told_where_none_of_its_own_wins(run, monk
 )
 def test_an_address_gets_a_limit_as_crawlers_write_it(run, written, name):
     assert run("limit", written, "5/s")[1] == [(name, 5.0)]
-    assert run("unlimit", written)[1] == [(name, None)]
+    assert run("unlimit", written, standing={name: 5.0})[1] == [(name, None)]
 
 
 def test_any_name_that_crawlers_give_gets_a_limit_where_one_says_that_it_is_one(run):
     with pytest.raises(UserError, match="--named"):
         run("limit", "cdn-a", "5/s")
     assert run("limit", "CDN-a", "5/s", "--named")[1] == [("CDN-a", 5.0)]
-    assert run("unlimit", "CDN-a", "--named")[1] == [("CDN-a", None)]
+    assert run("unlimit", "CDN-a", "--named", standing={"CDN-a": 5.0})[1] == [("CDN-a", None)]
     for written in ("", "x" * 65, "two words", "ä"):
         with pytest.raises(UserError, match="visible ASCII"):
             run("limit", written, "5/s", "--named")

@@ -54,6 +54,9 @@ def noted(monkeypatch, tmp_path):
     async def nothing(*_):
         return {}
 
+    async def limits(_settings):
+        return {"limited.example": 2.0}
+
     async def room(_settings):
         return MOST_GROUPS
 
@@ -62,7 +65,7 @@ def noted(monkeypatch, tmp_path):
     for module in (group_limits, kafka):
         monkeypatch.setattr(module, "require_broker", lambda _: None)
     monkeypatch.setattr(backup, "all_standing", nothing)
-    monkeypatch.setattr(group_limits, "standing_limits", nothing)
+    monkeypatch.setattr(group_limits, "standing_limits", limits)
     monkeypatch.setattr(group_limits, "room_for_limits", room)
     monkeypatch.setattr(audit, "note_change", lambda _url, change: notes.append(change))
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
@@ -82,7 +85,7 @@ def noted(monkeypatch, tmp_path):
         "hosts limit a.example 1/s",
         "hosts unblock a.example",
         "groups limit a.example 1/s",
-        "groups unlimit a.example",
+        "groups unlimit limited.example",
         "backup restore copy",
     ],
 )

@@ -54,8 +54,20 @@ def test_a_row_without_a_page_is_named(tmp_path: Path) -> None:
     file = tmp_path / "pages.parquet"
     urls = ["https://a.example/", None]
     pyarrow.parquet.write_table(pa.table({"url": urls, "importance": np.ones(2)}), file)
-    with pytest.raises(UserError, match="column url: nothing there, 2 rows into a block"):
+    with pytest.raises(UserError, match="row 2: column url: nothing there"):
         list(read_rows(file))
+
+
+def test_a_row_far_into_a_file_is_named_by_its_place_in_all_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "pages.parquet"
+    urls = [*("https://a.example/" for _ in range(150_000)), None]
+    pyarrow.parquet.write_table(pa.table({"url": urls, "importance": np.ones(len(urls))}), file)
+    with pytest.raises(UserError, match="row 150001: column url: nothing there"):
+        list(read_rows(file))
+    csv = tmp_path / "pages.csv"
+    csv.write_text("url,importance\nhttps://a.example/,1\nhttps://a.example/,much\n")
+    with pytest.raises(UserError, match="row 2: CSV conversion error"):
+        list(read_rows(csv))
 
 
 def test_parquet_comes_in_stretches(tmp_path: Path) -> None:

@@ -1,0 +1,155 @@
+"""Commands that fail or are stopped half-way say what holds by then, and how to go on."""
+
+import pytest
+from click.testing import CliRunner
+
+from services.cli import audit, erasing, group_limits, growth, kafka, page_updates
+from services.cli.commands import pages
+from services.cli.main import main
+from shared.contracts.layout import Layout
+from shared.runtime import growing
+from shared.store import erased_traces, imports, splitting
+from shared.store.import_rows import ImportReport
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, list(arguments))
+
+
+class Publisher:
+    """Takes whatever it is given."""
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    async def start(self):
+        pass
+
+    stop = flush = start
+
+    async def partitions_of(self, _topic):
+        return self.settings.partitions
+
+    async def queue_batches(self, _messages):
+        pass
+
+
+@pytest.fixture
+def csv(tmp_path, monkeypatch):
+    """A function: rows → the name of a file of them, which is read in blocks of some thousand."""
+    monkeypatch.setattr(page_updates, "Publisher", Publisher)
+
+    def write(*rows):
+        file = tmp_path / "pages.csv"
+        file.write_text("\n".join(["url,importance", *rows, ""]))
+        return str(file)
+
+    return write
+
+
+GOOD = [f"https://a.example/{number:0200},1" for number in range(100_000)]
+
+
+def test_an_import_that_fails_says_what_is_published_and_which_row_it_is(csv):
+    done = run("pages", "import", csv(*GOOD, "https://a.example/,much"), "--via", "kafka")
+    assert done.exit_code == 2
+    assert "row 100001: " in done.stderr
+    assert "rows before that are in, and stay" in done.stderr
+    assert "call this again" in done.stderr
+    [published] = [word for word in done.stderr.split() if "," in word and word[0].isdigit()]
+    assert 0 < int(published.replace(",", "")) < len(GOOD)
+
+
+def test_an_import_that_fails_at_once_says_nothing_of_rows_before(csv):
+    done = run("pages", "import", csv("https://a.example/,much"), "--via", "kafka")
+    assert "row 1: " in done.stderr
+    assert "before that" not in done.stderr
+
+
+@pytest.mark.parametrize("via", ["kafka", "copy"])
+def test_an_import_that_is_stopped_says_what_is_in(csv, monkeypatch, via):
+    def stop(*_given, progress, **_options):
+        progress(ImportReport(read=9, added=4, updated=3))
+        raise KeyboardInterrupt
+
+    async def publish(_settings, _rows, progress):
+        stop(progress=progress)
+
+    monkeypatch.setattr(imports, "import_shared", stop)
+    monkeypatch.setattr(page_updates, "publish_rows", publish)
+    done = run("pages", "import", csv("https://a.example/,1"), "--via", via)
+    assert done.exit_code == 1
+    assert "stopped: up to 7 rows before that are in, and stay" in done.stderr
+
+
+def test_rows_that_are_refused_fail_the_import_and_the_others_are_in(csv):
+    file = csv("https://a.example/,1", "nowhere,1", "https://a.example/2,-1")
+    done = run("pages", "import", file, "--via", "kafka")
+    assert done.exit_code == 1
+    assert "published  1" in done.stdout
+    assert "row 2: " in done.stdout
+    assert "2 of 3 rows were refused; the others are in" in done.stderr
+    done = run("pages", "import", csv("nowhere,1"), "--via", "kafka")
+    assert done.exit_code == 1
+    assert "1 of 1 rows were refused" in done.stderr
+    assert run("pages", "import", csv("https://a.example/,1"), "--via", "kafka").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [(("hosts", "erase", "a.example"), "erase_host"), (("pages", "purge"), "purge")],
+)
+def test_an_erasure_that_is_stopped_says_how_far_it_is(monkeypatch, arguments, name):
+    def stop(_settings, _what, progress):
+        progress(5_000, 12_000)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(erasing, "count", lambda *_: 12_000)
+    monkeypatch.setattr(erasing, name, stop)
+    monkeypatch.setattr(erased_traces, "watched_of_host", lambda *_: {})
+    monkeypatch.setattr(audit, "note", lambda *_: None)
+    done = run(*arguments, "--yes")
+    assert done.exit_code == 1
+    assert "5,000 of 12,000 pages are erased; the same command goes on" in done.stderr
+
+
+@pytest.fixture
+def grow(monkeypatch):
+    """A function: what is interrupted → the answer of `shards grow`."""
+
+    async def passes(*_):
+        """All that is looked at before is as it should be."""
+
+    def interrupted(*_given, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kafka, "require_broker", lambda _: None)
+    monkeypatch.setattr(splitting, "require_can_grow", lambda *_: {})
+    monkeypatch.setattr(splitting, "prepare", lambda *_: Layout(8, 4, frozenset()))
+    monkeypatch.setattr(growing, "require_partitions", passes)
+    monkeypatch.setattr(growing, "add_partitions", passes)
+    monkeypatch.setattr(group_limits, "require_room", passes)
+    monkeypatch.setattr(growth, "require_order", passes)
+
+    def invoke(module, name):
+        monkeypatch.setattr(module, name, interrupted)
+        return run("shards", "grow", "8", "--yes")
+
+    return invoke
+
+
+def test_a_growth_that_is_stopped_says_that_there_is_no_way_back(grow):
+    done = grow(splitting, "let_be_known")
+    assert done.exit_code == 1
+    assert "8 shards are noted, and there is no way back" in done.stderr
+    assert "call `freshet shards grow 8` again" in done.stderr
+
+
+def test_a_growth_that_is_stopped_before_it_is_noted_says_nothing_of_the_kind(grow):
+    done = grow(growth, "require_order")
+    assert done.exit_code == 1
+    assert "noted" not in done.output
+
+
+def test_the_help_says_when_an_import_fails():
+    assert "Then it exits 1" in " ".join((pages.import_.help or "").split())
