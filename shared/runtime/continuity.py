@@ -8,7 +8,7 @@ until people have looked (`freshet positions`).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 import structlog
@@ -90,7 +90,25 @@ class Continuity:
         Args:
             wanted: where reading is to go on; None: where the log begins.
         """
-        begins = await self._asked(lambda: self._consumer.beginning_offsets(list(wanted)))
+        return self._starts(wanted, await self._asked(lambda: self._begins(wanted)))
+
+    async def starts_now(
+        self, wanted: Mapping[TopicPartition, int | None]
+    ) -> dict[TopicPartition, int]:
+        """As `starts`, for who has others to read meanwhile: the broker is asked once.
+
+        Raises:
+            KafkaError, TimeoutError: it does not say.
+        """
+        begins = await asyncio.wait_for(self._begins(wanted), ANSWER_SECONDS)
+        return self._starts(wanted, begins)
+
+    async def _begins(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict(await self._consumer.beginning_offsets(list(partitions)))
+
+    def _starts(
+        self, wanted: Mapping[TopicPartition, int | None], begins: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         return {tp: self._start(tp, offset, begins[tp]) for tp, offset in wanted.items()}
 
     async def behind(
@@ -108,9 +126,8 @@ class Continuity:
         Raises:
             StreamBroken: they are beyond the end.
         """
-        partitions = list(refused)
         await self.check()
-        begins = await self._asked(lambda: self._consumer.beginning_offsets(partitions))
+        begins = await self._asked(lambda: self._begins(refused))
         ends = await self._ends(refused)
         for tp, offset in refused.items():
             if offset > ends[tp]:

@@ -55,8 +55,8 @@ class GroupWorker(WorkerService):
 
     def not_ready(self) -> str | None:
         """Wait for the servers and the group."""
-        if self._reader is not None and self._reader.halted is not None:
-            return self._reader.halted
+        if self._reader is not None and self._reader.trouble is not None:
+            return self._reader.trouble
         if self._handler.trouble is not None:
             return self._handler.trouble
         if self._reader is None or not self._reader.settled:

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 import structlog
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from shared.runtime.aiokafka_patches import client_of
@@ -41,7 +41,8 @@ class Leaders:
 
         Args:
             consumer: whose connections are used.
-            topics: on the broker; partition p of each is needed for shard p.
+            topics: on the broker; where they are read by shards, partition p of each is needed for
+                shard p.
         """
         self._consumer = consumer
         self._topics = topics
@@ -51,37 +52,49 @@ class Leaders:
     async def lacking(self, partitions: AbstractSet[int], patience: float = 0.0) -> set[int]:
         """Those of partitions of which a topic has no leader.
 
+        Args:
+            partitions: numbers.
+            patience: as for `lacking_of`.
+        """
+        needed = {TopicPartition(name, number) for name in self._topics for number in partitions}
+        return {tp.partition for tp in await self.lacking_of(needed, patience)}
+
+    async def lacking_of(
+        self, partitions: AbstractSet[TopicPartition], patience: float = 0.0
+    ) -> set[TopicPartition]:
+        """Those of partitions that have no leader.
+
         Where no broker says so, all are taken to have one: who uses them waits, as for a broker
         that is away.
 
         Args:
-            partitions: numbers.
+            partitions: of the topics.
             patience: for so many seconds others are asked for again.
         """
         until = time.monotonic() + patience
         while True:
-            names = await self._asked()
-            found = {number for numbers in names.values() for number in numbers} & partitions
+            found = await self._asked() & partitions
             if not found or time.monotonic() >= until:
                 break
             await asyncio.sleep(AGAIN_SECONDS)
-        self._note(names, found)
+        self._note(found)
         return found
 
-    def _note(self, names: dict[str, set[int]], found: set[int]) -> None:
+    def _note(self, found: set[TopicPartition]) -> None:
         self.trouble = None
         if found:
-            lacking = {
-                n: sorted(numbers & found) for n, numbers in names.items() if numbers & found
-            }
-            said = ", ".join(f"{name} {numbers}" for name, numbers in sorted(lacking.items()))
-            self.trouble = f"no broker leads partitions of {said}: their shards wait for one"
+            lacking: dict[str, list[int]] = {}
+            for tp in sorted(found):
+                lacking.setdefault(tp.topic, []).append(tp.partition)
+            said = ", ".join(f"{name} {numbers}" for name, numbers in lacking.items())
+            self.trouble = f"no broker leads partitions of {said}: what needs them waits for one"
             log.warning("partitions have no leader", partitions=lacking)
 
-    async def _asked(self) -> dict[str, set[int]]:
+    async def _asked(self) -> set[TopicPartition]:
         # Any broker is asked, which may be the one that is away.
         for _ in range(QUESTIONS):
             with contextlib.suppress(KafkaError, TimeoutError):
                 question = leaderless(client_of(self._consumer), self._topics)
-                return await asyncio.wait_for(question, ANSWER_SECONDS)
-        return {}
+                names = await asyncio.wait_for(question, ANSWER_SECONDS)
+                return {TopicPartition(n, number) for n in names for number in names[n]}
+        return set()

@@ -1,9 +1,9 @@
 """The private parts of aiokafka that Freshet uses and replaces are those that it was written for.
 
 A release that changes one of them fails here. Then read what has changed, see that
-`shared/runtime/aiokafka_patches.py` and `refused_batches.py` still do what they say
-(`test_holding_back.py` and `test_refused_batches.py` run them against both brokers), and write down
-the new form.
+`shared/runtime/aiokafka_patches.py`, `refused_batches.py` and `committed_offsets.py` still do what
+they say (`test_holding_back.py` and `test_refused_batches.py` run them against both brokers,
+`test_asking_what_is_committed.py` against answers as they give them), and write down the new form.
 """
 
 import asyncio
@@ -43,6 +43,9 @@ FORMS: dict[Callable[..., Any], str] = {
     GroupCoordinator._heartbeat_routine: "61d01028952239d0",
     GroupCoordinator._do_heartbeat: "dc1d6632aaa68e96",
     GroupCoordinator._send_req: "fa4b12e914ce9fcf",
+    GroupCoordinator._do_fetch_commit_offsets: "b0f3598132715552",
+    GroupCoordinator.fetch_committed_offsets: "6c049c7379165952",
+    GroupCoordinator.coordinator_dead: "ba1eda0254af8dfe",
     GroupCoordinator._lookup_assignor: "5b6704580d82ea4d",
     GroupCoordinator._perform_assignment: "a5cf61fa97320199",
     GroupCoordinator.request_rejoin: "f70a261c91c38cb5",

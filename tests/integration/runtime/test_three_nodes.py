@@ -16,6 +16,7 @@ from shared.contracts.topics import CRAWL_OUTCOMES, MULTIPLIERS
 from shared.runtime.aiokafka_patches import client_of
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
+from shared.runtime.group_reading import GroupReader
 from shared.runtime.kafka import ensure_topics, make_consumer, make_producer
 from shared.runtime.leaders import Leaders
 from shared.runtime.settings import load_settings
@@ -65,13 +66,18 @@ async def without_leader(settings):
         return await Leaders(consumer, [settings.topic(CRAWL_OUTCOMES.name)]).lacking({0, 1, 2})
 
 
-async def test_partitions_of_other_nodes_are_read_and_theirs_when_the_node_is_back(cluster, prefix):
-    settings = load_settings(
+@pytest.fixture
+def settings_of_three(cluster, prefix):
+    return load_settings(
         kafka_bootstrap_servers=cluster.bootstrap_servers,
         topic_prefix=prefix,
         partitions=3,
         replication_factor=1,
     )
+
+
+async def lose_some(cluster, settings):
+    """Let a node go with the only copies of some partitions, each of which has a record."""
     await ensure_topics(settings, (CRAWL_OUTCOMES,))
     async with make_producer(settings) as producer:
         for number in range(3):
@@ -82,9 +88,16 @@ async def test_partitions_of_other_nodes_are_read_and_theirs_when_the_node_is_ba
     await _until(lambda: without_leader(settings))
     gone = await without_leader(settings)
     assert 0 < len(gone) < 3, "each node has some of them"
+    return gone
 
+
+async def test_partitions_of_other_nodes_are_read_and_theirs_when_the_node_is_back(
+    cluster, settings_of_three
+):
+    settings = settings_of_three
+    gone = await lose_some(cluster, settings)
     handler, stopping = Noting(), asyncio.Event()
-    reader = BatchConsumer(*(settings, prefix, (CRAWL_OUTCOMES,), handler), unread=handler.unread)
+    reader = BatchConsumer(*(settings, "group", (CRAWL_OUTCOMES,), handler), unread=handler.unread)
     await reader.start()
     reading = asyncio.create_task(reader.run(stopping))
     try:
@@ -93,6 +106,29 @@ async def test_partitions_of_other_nodes_are_read_and_theirs_when_the_node_is_ba
         assert all(str(number) in reader.trouble for number in gone)
         await asyncio.to_thread(cluster.nodes[3].start)
         await _until(lambda: handler.handled == {0, 1, 2})
+        assert reader.trouble is None
+    finally:
+        stopping.set()
+        await reading
+        await reader.stop()
+
+
+async def test_a_group_that_commits_reads_those_of_other_nodes_too(cluster, settings_of_three):
+    gone = await lose_some(cluster, settings_of_three)
+    handled, stopping = set(), asyncio.Event()
+
+    async def handle(records):
+        handled.update(record.partition for record in records)
+
+    reader = GroupReader(settings_of_three, "group", (CRAWL_OUTCOMES,), handle, 0.0)
+    await reader.start()
+    reading = asyncio.create_task(reader.run(stopping))
+    try:
+        await _until(lambda: handled == {0, 1, 2} - gone)
+        assert not reader.settled
+        assert all(str(number) in reader.trouble for number in gone)
+        await asyncio.to_thread(cluster.nodes[3].start)
+        await _until(lambda: handled == {0, 1, 2} and reader.settled)
         assert reader.trouble is None
     finally:
         stopping.set()

@@ -1,26 +1,36 @@
 """Where the ingester begins to read: never before what it has done already."""
 
+import asyncio
+
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import NotCoordinatorForGroupError
+from aiokafka.errors import GroupAuthorizationFailedError, NotCoordinatorForGroupError
 
 from services.ingester.reading import SignalReader
-from shared.runtime import group_reading
+from shared.runtime import group_reading, leaders
 from shared.runtime.group_reading import QUESTIONS
 from shared.runtime.settings import load_settings
 
 HERE, THERE = TopicPartition("signals", 0), TopicPartition("signals", 1)
 
+TURNS = 1_000
+"""Of the loop; far more than any question here takes."""
+
 
 class Consumer:
-    """What a broker answers, one question after the other; an exception is raised."""
+    """What a broker answers, one question after the other, and its last answer for ever; an
+    exception is raised."""
 
-    def __init__(self, **answers):
-        self.answers = {HERE: list(answers["here"]), THERE: list(answers["there"])}
+    _client = None
+
+    def __init__(self, here, there):
+        self.answers = {HERE: list(here), THERE: list(there)}
         self.sought = {}
+        self.paused = set()
 
     async def committed(self, tp):
-        answer = self.answers[tp].pop(0)
+        answers = self.answers[tp]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, type):
             raise answer
         return answer
@@ -31,8 +41,11 @@ class Consumer:
     async def commit(self, offsets):
         pass
 
+    def assignment(self):
+        return {HERE, THERE}
+
     def pause(self, *partitions):
-        self.paused = set(partitions)
+        self.paused |= set(partitions)
 
     def resume(self, *partitions):
         self.paused -= set(partitions)
@@ -40,42 +53,84 @@ class Consumer:
     def seek(self, tp, offset):
         self.sought[tp] = offset
 
+    async def getmany(self, *_, **__):
+        await asyncio.sleep(0)
+        return {}
+
+    async def position(self, tp):
+        return self.sought[tp]
+
 
 @pytest.fixture
 def reader(monkeypatch):
+    async def none_lack(_client, _names):
+        return {}
+
     monkeypatch.setattr(group_reading, "make_consumer", lambda *_, **__: None)
     monkeypatch.setattr(group_reading, "QUESTION_SECONDS", 0.0)
+    monkeypatch.setattr(group_reading, "SOON_SECONDS", 0.0)
+    monkeypatch.setattr(leaders, "leaderless", none_lack)
+    monkeypatch.setattr(leaders, "client_of", lambda _consumer: None)
     return SignalReader(load_settings(), lambda records: None)
 
 
-async def assigned(reader, **answers):
-    reader._consumer = reader._continuity._consumer = consumer = Consumer(**answers)
+def give(reader, consumer):
+    for part in (reader, reader._continuity, reader._polling, reader._lag, reader._leaders):
+        part._consumer = consumer
+
+
+async def assigned(reader, here, there):
+    consumer = Consumer(here, there)
+    give(reader, consumer)
     await reader.on_partitions_assigned([HERE, THERE])
+    assert consumer.paused == {HERE, THERE}
+
+    stopping = asyncio.Event()
+    running = asyncio.ensure_future(reader.run(stopping))
+    for _ in range(TURNS):
+        await asyncio.sleep(0.001)
+        if reader.settled or running.done():
+            break
+    stopping.set()
+    await running
+    return consumer
+
+
+async def begins(reader, here, there):
+    consumer = await assigned(reader, here, there)
     assert reader.settled
     assert not consumer.paused
     return consumer.sought
 
 
 async def test_it_goes_on_from_what_was_committed(reader):
-    assert await assigned(reader, here=[70], there=[80]) == {HERE: 70, THERE: 80}
+    assert await begins(reader, here=[70], there=[80]) == {HERE: 70, THERE: 80}
 
 
 async def test_a_new_group_begins_where_the_topic_does(reader):
-    nothing = [None] * QUESTIONS
-    assert await assigned(reader, here=nothing, there=nothing) == {HERE: 3, THERE: 3}
+    assert await begins(reader, here=[None], there=[None]) == {HERE: 3, THERE: 3}
 
 
 @pytest.mark.parametrize("answer", [None, NotCoordinatorForGroupError])
 async def test_a_broker_that_forgets_for_a_moment_is_asked_again(reader, answer):
-    found = await assigned(reader, here=[answer, 70], there=[80])
-    assert found == {HERE: 70, THERE: 80}
+    assert await begins(reader, here=[answer, 70], there=[80]) == {HERE: 70, THERE: 80}
+
+
+@pytest.mark.parametrize("answer", [TimeoutError, NotCoordinatorForGroupError])
+async def test_a_broker_that_cannot_be_asked_has_not_said_nothing(reader, answer):
+    answers = [answer] * (3 * QUESTIONS)
+    assert await begins(reader, here=[*answers, 70], there=[80]) == {HERE: 70, THERE: 80}
+
+
+async def test_a_broker_that_refuses_to_say_ends_it(reader):
+    with pytest.raises(GroupAuthorizationFailedError):
+        await assigned(reader, here=[GroupAuthorizationFailedError], there=[80])
+    assert not reader.settled
 
 
 async def test_a_broker_that_forgets_does_not_make_it_read_everything_again(reader):
-    reader._consumer = Consumer(here=[], there=[])
+    give(reader, Consumer(here=[None], there=[None]))
     await reader._commit({HERE: 50})
     await reader.on_partitions_revoked([HERE, THERE])
 
-    found = await assigned(reader, here=[None] * QUESTIONS, there=[5])
-
-    assert found == {HERE: 50, THERE: 5}
+    assert await begins(reader, here=[None], there=[5]) == {HERE: 50, THERE: 5}

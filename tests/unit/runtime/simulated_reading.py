@@ -40,7 +40,9 @@ class SimulatedReading:
 
     def run(self, reading):
         """Run a coroutine in virtual time."""
-        with virtual_clocks(self.loop):
-            task = self.loop.create_task(reading, context=Process("reader").context())
-            self.loop.run_until_complete(task)
-        self.loop.end()
+        try:
+            with virtual_clocks(self.loop):
+                task = self.loop.create_task(reading, context=Process("reader").context())
+                self.loop.run_until_complete(task)
+        finally:
+            self.loop.end()

@@ -165,7 +165,11 @@ class Coordinator:
             assignor.on_assignment(ConsumerProtocolMemberAssignment(0, [], shared))
         self._is_prepared = False
         self._client.assign_from_group(self._tps())
-        await self._client.listener.on_partitions_assigned(self._tps())
+        try:
+            await self._client.listener.on_partitions_assigned(self._tps())
+        except Exception:
+            # aiokafka says so, and goes on as if nothing had been.
+            log.exception("a listener has failed")
         self._beating = asyncio.create_task(self._beat())
 
     async def _ask_to_join(self) -> Joined | None:
