@@ -17,7 +17,6 @@ from services.coordinator.solver import demand_at
 from services.coordinator.web import files
 from shared.contracts.reported import ClassCrawls
 from shared.runtime.kept_answer import KeptAnswer
-from shared.runtime.metrics import BROKER_AWAY
 
 HISTORY_SECONDS = 600
 """Samples kept, one a second."""
@@ -152,8 +151,16 @@ class State(msgspec.Struct, frozen=True):
 class Picture:
     """Samples the coordination once a second and remembers ten minutes of it."""
 
-    def __init__(self, coordination: Coordination) -> None:
-        self._coordination = coordination
+    def __init__(
+        self, coordination: Coordination, is_broker_away: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            coordination: that is shown.
+            is_broker_away: as this process sees it (`shared.runtime.broker_watch`).
+        """
+        self._coordination, self._is_broker_away = coordination, is_broker_away
         self.there = ShardsThere()
         self._history: deque[Sample] = deque(maxlen=HISTORY_SECONDS)
 
@@ -218,7 +225,7 @@ class Picture:
 
     def notice(self, now: Moment) -> str | None:
         """What keeps the system from crawling, or is about to."""
-        if _is_broker_away():
+        if self._is_broker_away():
             # First: without one nothing is heard, whatever runs.
             return "the broker cannot be reached: nothing is crawled or heard of until it can"
         if self._coordination.budget is None:
@@ -345,12 +352,6 @@ class Picture:
             fleet_capacity=crawlers.answers / now.speed if crawlers.held_share > 0 else None,
             unused=sum(fleet.shards[n].usage.unused_rate for n in fleet.live(now.wall)) / now.speed,
         )
-
-
-def _is_broker_away() -> bool:
-    """As this process sees it by itself (`shared.runtime.broker_watch`)."""
-    [gauge] = BROKER_AWAY.collect()
-    return any(sample.value for sample in gauge.samples)
 
 
 def _host_limited(fleet: Fleet, wall: float, multiplier: float) -> float:

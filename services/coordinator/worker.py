@@ -92,7 +92,7 @@ class Coordinator(WorkerService):
             self._newest_epoch,
             self._wake.set,
         )
-        self._picture = Picture(self._coordination)
+        self._picture = Picture(self._coordination, lambda: self.broker.trouble is not None)
         self.views = Asking()
         """Answers what the page looks up."""
         self._history = DecisionHistory(database_url, self._oldest_kept)

@@ -158,11 +158,18 @@ class PageState:
             before = time if self.signal_rate > 0 else self.first_seen_at
         watched = max(before - self.first_seen_at, 0.0) / SECONDS_PER_DAY + 0.5
         days = max(time - before, 0.0) / SECONDS_PER_DAY
-        if self.signal_rate > 0:
-            memory = min(watched, 64.0 / self.signal_rate)
-            self.signal_rate = (self.signal_rate * memory + signals) / (memory + days)
+        rate = self.signal_rate
+        if rate > 0:
+            memory = min(watched, 64.0 / rate)
+            rate = (rate * memory + signals) / (memory + days)
         elif signals:
-            self.signal_rate = (signals + 0.5) / (watched + days)
+            rate = (signals + 0.5) / (watched + days)
+        if time <= before:
+            # One that comes late says no more than all that ever came.
+            everything = self.signal_count + signals
+            mean = (everything + 0.5) / watched if everything else 0.0
+            rate = max(self.signal_rate, min(rate, mean))
+        self.signal_rate = min(rate, 1e9)
 
     def begin_anew(self) -> None:
         """The page is added after it was removed: what was counted and learned of it stays."""

@@ -14,7 +14,6 @@ from services.coordinator.core import Coordination, Moment
 from services.coordinator.picture import Picture
 from shared.contracts.messages import Bandwidth
 from shared.runtime.findings import Finding
-from shared.runtime.metrics import BROKER_AWAY
 from shared.store import erased_traces, host_listing
 
 NOW = Moment(clock=1e9, wall=100.0)
@@ -39,25 +38,12 @@ def test_topics_of_which_only_the_settings_tell_fail_the_command(nobody):
     assert "no broker can be reached: partitions are those of the settings" in done.stderr
 
 
-@pytest.fixture
-def away():
-    BROKER_AWAY.set(1)
-    yield
-    BROKER_AWAY.set(0)
-
-
-@pytest.fixture
-def picture():
+def test_a_broker_that_is_away_is_noticed_before_what_comes_of_it():
     coordination = Coordination(silent_after_seconds=5.0, lead_seconds=0.3)
     coordination.lead(3, "one")
     coordination.receive_bandwidth(Bandwidth(7.0))
-    return Picture(coordination)
-
-
-def test_a_broker_that_is_away_is_noticed_before_what_comes_of_it(picture, away):
-    assert "the broker cannot be reached" in picture.notice(NOW)
-    BROKER_AWAY.set(0)
-    assert "no shard reports" in picture.notice(NOW)
+    assert "the broker cannot be reached" in Picture(coordination, lambda: True).notice(NOW)
+    assert "no shard reports" in Picture(coordination).notice(NOW)
 
 
 def told(live, now):

@@ -46,7 +46,7 @@ def state_of(run):
 def test_a_fleet_that_keeps_up_has_no_capacity_that_anybody_knows(run):
     state = state_of(run)
     assert (state.now.fleet_held, state.now.fleet_capacity, state.notice) == (0.0, None, None)
-    assert _fleet({"fleet_capacity": None}) == "answers all that it is asked"
+    assert _fleet({"live_shards": 1}, {"fleet_capacity": None}) == "answers all that it is asked"
 
 
 def test_the_threshold_is_that_of_what_the_fleet_can_do_and_no_shard_is_blamed(run):
@@ -69,7 +69,7 @@ def test_people_are_told_what_the_fleet_can_do(run):
     assert state.now.fleet_capacity == pytest.approx(100.0, rel=0.02)
     assert state.now.achieved_ratio == pytest.approx(0.25, abs=0.01)
     assert "the crawlers are behind" in state.notice
-    text = _fleet({"fleet_capacity": 100.0, "fleet_held": 0.75})
+    text = _fleet({"live_shards": 1}, {"fleet_capacity": 100.0, "fleet_held": 0.75})
     assert text == "answers 100 crawls/s: 75.0% of the slots wait for it"
 
 
