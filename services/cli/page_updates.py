@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import UNSET
 
 from services.cli.broker_time import go_by_broker
-from services.cli.written_urls import named
+from services.cli.written_urls import naming
 from shared.contracts.codec import encode
 from shared.contracts.identity import (
     BadUrl,
@@ -63,20 +63,16 @@ def to_add(url: str, settings: Settings) -> PageIdentity:
     return page
 
 
-def _to_ask_for(url: str, settings: Settings) -> PageIdentity:
-    try:
-        return to_add(url, settings)
-    except BadUrl as error:
-        raise named(url, error) from error
-
-
 async def publish_urgent(settings: Settings, urls: Sequence[str]) -> list[PageIdentity]:
     """Ask for pages at once.
 
     Raises:
         BadUrl: a URL is not one that Freshet takes; none is asked for.
     """
-    pages = [_to_ask_for(url, settings) for url in urls]
+    pages = []
+    for url in urls:
+        with naming(url):
+            pages.append(to_add(url, settings))
     await go_by_broker(settings)
     publisher = Publisher(settings)
     await publisher.start()

@@ -1,5 +1,7 @@
 """URLs as people write them in commands."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from shared.contracts.identity import BadUrl, PageIdentity, identify
@@ -13,15 +15,21 @@ def page_of(written: str) -> PageIdentity:
     """The page of a URL.
 
     Raises:
-        BadUrl: Freshet does not take it; the text names it, as there may be several.
+        BadUrl: as of `naming`.
+    """
+    with naming(written):
+        return identify(written)
+
+
+@contextmanager
+def naming(written: str) -> Iterator[None]:
+    """What is done with a URL, of which there may be several.
+
+    Raises:
+        BadUrl: Freshet does not take it; the text names it.
     """
     try:
-        return identify(written)
+        yield
     except BadUrl as error:
-        raise named(written, error) from error
-
-
-def named(written: str, error: BadUrl) -> BadUrl:
-    """An error that says which URL it is about."""
-    short = written if len(written) <= _MOST_SHOWN else f"{written[: _MOST_SHOWN - 1]}…"
-    return BadUrl(f"{visible(short)}: {error}")
+        short = written if len(written) <= _MOST_SHOWN else f"{written[: _MOST_SHOWN - 1]}…"
+        raise BadUrl(f"{visible(short)}: {error}") from error

@@ -1,19 +1,16 @@
 """Pages and hosts that a batch erases, as the database takes them."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import psycopg
 
 from services.estimator.application import ShardEffects, by_host_id
+from shared.rules.host_rules import HostRules
 from shared.store import writer
 from shared.store.columns import host_rules
 from shared.store.erasing import ErasedRows, erase_hosts, erase_pages
 from shared.store.page_status import NEVER
-
-_SET: Final = ("max_crawls_per_second", "blocked_until", "crawl_delay", "max_open_requests")
-"""The rules of a host that somebody sets; all others were learned of its answers."""
 
 
 def erase(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:
@@ -55,8 +52,7 @@ def _begun_anew(part: ShardEffects) -> writer.HostLimits:
     for place, row in enumerate(ordered):
         if is_ruled[row]:
             ruled_at[place] = hosts.records["limit_updated_at"][row]
-            for name in _SET:
-                rules[name][place] = hosts.records[name][row]
+            HostRules.read(hosts.records[row]).said.write(rules[place])
     return writer.HostLimits(
         shards=np.full(len(ordered), part.shard.number, np.int16),
         host_ids=np.ascontiguousarray(hosts.records["host_id"][ordered]),

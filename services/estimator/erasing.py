@@ -4,7 +4,6 @@ Until the batch is durable a page that is erased is one of which nothing is know
 removed: the batch's other records find it so. Then its row goes from the database, and from memory.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +15,7 @@ from services.estimator.decoding import Updates
 from services.estimator.shard import Shard
 from shared.rules.host_rules import HostRules
 from shared.store.class_numbers import AS_IT_IS
-from shared.store.page_status import NEVER, REMOVED
+from shared.store.page_status import REMOVED
 
 
 class ErasedHost(NamedTuple):
@@ -92,20 +91,14 @@ def erased_hosts(shard: Shard, updates: Updates, erased: NDArray[np.int64]) -> l
         return []
     stays = np.ones(len(shard.pages), np.bool_)
     stays[erased] = False
-    of_host = shard.pages["host"]
+    of_host, records = shard.pages["host"], shard.hosts.records
     return [
         ErasedHost(
             row,
             time,
             has_pages=bool((stays & (of_host == row)).any()),
-            is_ruled=_is_ruled_since(shard.hosts.records[row], time),
+            is_ruled=bool(records["limit_updated_at"][row] > time)
+            and HostRules.read(records[row]).says_anything,
         )
         for row, time in latest.items()
     ]
-
-
-def _is_ruled_since(host: Any, time: float) -> bool:
-    rules = HostRules.read(host)
-    is_ruled = not math.isnan(rules.limit) or not math.isnan(rules.crawl_delay)
-    is_ruled |= rules.blocked_until > NEVER or rules.most_open > 0
-    return is_ruled and bool(host["limit_updated_at"] > time)

@@ -40,7 +40,7 @@ from services.estimator.remembering import durable
 from services.estimator.residence import make_room
 from services.estimator.shard import Shard
 from services.estimator.surveying import Survey
-from services.estimator.taking import abreast, taken_over, without_hosts
+from services.estimator.taking import load_some_at_once, taken_over, without_hosts
 from services.estimator.traces import note_stored, outcomes_traced_in
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
@@ -121,7 +121,7 @@ class EstimatorHandler:
             with attempt:
                 await self._connect()
                 left = new - empty - self._shards.keys() - self._stuck
-                await abreast(self._load_or_leave, sorted(left))
+                await load_some_at_once(self._load_or_leave, sorted(left))
         await self._announce()
         self.trouble = self._what_is_stuck()
         self._report_size()
@@ -302,7 +302,7 @@ class EstimatorHandler:
             self._positions |= await asyncio.to_thread(self._store.positions, [number])
 
     async def _load_stale(self, shards: Iterable[int]) -> None:
-        await abreast(self._load, sorted(self._stale.intersection(shards)))
+        await load_some_at_once(self._load, sorted(self._stale.intersection(shards)))
 
     async def _load(self, number: int) -> None:
         shard, snapshot = await asyncio.to_thread(

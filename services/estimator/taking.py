@@ -17,7 +17,7 @@ LOADED_AT_ONCE: Final = 2
 """While one shard is unpacked, the server gathers another, or waits for its disk."""
 
 
-async def abreast(load: Callable[[int], Awaitable[None]], shards: Iterable[int]) -> None:
+async def load_some_at_once(load: Callable[[int], Awaitable[None]], shards: Iterable[int]) -> None:
     """Load shards in their order, some at once.
 
     After one has failed no other begins, and at the end none is under way.

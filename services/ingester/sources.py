@@ -41,6 +41,9 @@ MOST_COUNTED = 200_000
 BACKLOG_KEPT_SECONDS = 600.0
 """After so long without a late signal a backlog is over."""
 
+_FURTHER, _OTHERS = "\0further", "\0others"
+"""Names that no source can have: of those that find no place, and of all that are not named."""
+
 
 class Verdict(Enum):
     """What to do with a signal of a source."""
@@ -114,10 +117,6 @@ class _Backlog:
 def burst_of(per_second: float) -> float:
     """How many may come at once under a limit."""
     return max(per_second * BURST_SECONDS, 1.0)
-
-
-_FURTHER, _OTHERS = "\0further", "\0others"
-"""Names that no source can have: of those that find no place, and of all that are not named."""
 
 
 class SourceLimiter:

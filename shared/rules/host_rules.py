@@ -96,6 +96,22 @@ class HostRules:
         row["max_open_requests"] = self.most_open
 
     @property
+    def said(self) -> Self:
+        """Those that somebody has set, without what was learned of the host's answers."""
+        return type(self)(
+            limit=self.limit,
+            blocked_until=self.blocked_until,
+            crawl_delay=self.crawl_delay,
+            most_open=self.most_open,
+        )
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether somebody has set any."""
+        is_limited = not math.isnan(self.limit) or self.most_open > 0
+        return is_limited or not math.isnan(self.crawl_delay) or self.blocked_until > NEVER
+
+    @property
     def is_failing(self) -> bool:
         """Whether the host's last crawl failed, as far as it counted."""
         return self.failures > 0

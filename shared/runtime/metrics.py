@@ -51,7 +51,7 @@ LOOP_LAG_SECONDS = Histogram(
 LOOP_LAG_MAX_SECONDS = Gauge(
     "freshet_loop_lag_max_seconds", "The longest that the event loop was blocked of late."
 )
-READY = Gauge("freshet_ready", "1: the worker does its work; 0: /readyz says why it does not.")
+NOT_READY = Gauge("freshet_not_ready", "1: the worker does not do its work; /readyz says why.")
 BROKER_AWAY = Gauge("freshet_broker_away", "1: no broker answers.")
 DATABASE_AWAY = Gauge("freshet_database_away", "Databases that do not answer.")
 CLOCK_OFFSET_SECONDS = Gauge(

@@ -351,7 +351,7 @@ def _add_pages(app: faust.App, service: WorkerService) -> None:
 
     @app.page("/metrics")  # type: ignore[untyped-decorator]
     async def exposition(_web: Any, _request: Any) -> Response:
-        metrics.READY.set(service.trouble() is None)
+        metrics.NOT_READY.set(service.trouble() is not None)
         return Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

@@ -95,14 +95,11 @@ def _nearest(
             begin -= loaded.size
         end = _without_port(source, begin, begin + lengths[hosts[place]])
         value, number = _OFFSET, NO_GROUP
-        for byte in range(end - 1, begin - 1, -1):
-            if source[byte] == _DOT and byte + 1 < end:
-                longer = _number_of(source, byte + 1, end, value, domains)
+        for first in range(end - 1, begin - 1, -1):
+            value = (value ^ np.uint64(source[first])) * _PRIME
+            if first == begin or source[first - 1] == _DOT:
+                longer = _number_of(source, first, end, value, domains)
                 number = number if longer == NO_GROUP else longer
-            value = (value ^ np.uint64(source[byte])) * _PRIME
-        if end > begin:
-            longer = _number_of(source, begin, end, value, domains)
-            number = number if longer == NO_GROUP else longer
         found[place] = number
 
 

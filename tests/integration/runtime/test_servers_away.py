@@ -141,11 +141,11 @@ async def test_a_broker_that_is_away_is_waited_for(own_broker, database_url, tmp
         await asyncio.gather(
             estimator.not_ready("no broker answers"), ingester.not_ready("no broker answers")
         )
-        assert b"freshet_ready 0.0" in (await ingester.get("/metrics"))[1]
+        assert b"freshet_not_ready 1.0" in (await ingester.get("/metrics"))[1]
         await asyncio.sleep(7.0)
         await asyncio.to_thread(own_broker.start)
         await asyncio.gather(estimator.ready(), ingester.ready())
-        assert b"freshet_ready 1.0" in (await ingester.get("/metrics"))[1]
+        assert b"freshet_not_ready 0.0" in (await ingester.get("/metrics"))[1]
         await publish_pages(settings, range(100, 200))
         await publish_signals(settings, range(100, 200))
         await until_stored(settings, 200, estimator)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.estimator.taking import LOADED_AT_ONCE, abreast
+from services.estimator.taking import LOADED_AT_ONCE, load_some_at_once
 
 
 class Loads:
@@ -30,7 +30,7 @@ async def others_have_their_turn() -> None:
 
 async def test_a_shard_is_begun_as_soon_as_another_is_there():
     loads = Loads()
-    loading = asyncio.create_task(abreast(loads.load, range(10, 10 + LOADED_AT_ONCE + 2)))
+    loading = asyncio.create_task(load_some_at_once(loads.load, range(10, 10 + LOADED_AT_ONCE + 2)))
     await others_have_their_turn()
     assert loads.begun == list(range(10, 10 + LOADED_AT_ONCE))
     loads.under_way[10 + LOADED_AT_ONCE - 1].set_result(None)
@@ -45,7 +45,7 @@ async def test_a_shard_is_begun_as_soon_as_another_is_there():
 
 async def test_after_one_has_failed_no_other_begins_and_none_is_left_under_way():
     loads = Loads()
-    loading = asyncio.create_task(abreast(loads.load, range(9)))
+    loading = asyncio.create_task(load_some_at_once(loads.load, range(9)))
     await others_have_their_turn()
     loads.under_way[0].set_exception(OSError("the server is away"))
     await others_have_their_turn()
@@ -57,4 +57,4 @@ async def test_after_one_has_failed_no_other_begins_and_none_is_left_under_way()
 
 
 async def test_nothing_is_loaded_where_there_is_nothing():
-    await abreast(Loads().load, [])
+    await load_some_at_once(Loads().load, [])
