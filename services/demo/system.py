@@ -27,12 +27,17 @@ HASTY: Final = {
     "FRESHET_REQUEST_TIMEOUT_SECONDS": "20",
     "FRESHET_SIGNAL_DEBOUNCE_SECONDS": "0.5",
     "FRESHET_DEFAULT_HOST_CRAWLS_PER_SECOND": "2",
-    "FRESHET_POLLER_SHORTEST_SECONDS": "5",
-    "FRESHET_POLLER_LONGEST_SECONDS": "20",
     "FRESHET_POLLER_HOST_GAP_SECONDS": "0.5",
     "FRESHET_PRIOR_REFIT_DAYS": repr(10.0 / SECONDS_PER_DAY),
 }
 """Settings of the workers."""
+
+SHORTEST_SECONDS: Final = 5.0
+LONGEST_SECONDS: Final = 20.0
+"""Between two polls of one file."""
+
+POLLS: Final = 4
+"""A file is read so often at least while one watches: pages that came late are not to be missed."""
 
 CRAWLER: Final = {
     "CONCURRENT_REQUESTS_PER_DOMAIN": "64",
@@ -74,8 +79,11 @@ class DemoSystem:
             )
         )
         self.copies = self.stack.directory / "copies"
+        longest = min(LONGEST_SECONDS, options.seconds / POLLS)
         os.environ |= HASTY | {
             FILE_VARIABLE: os.devnull,
+            "FRESHET_POLLER_LONGEST_SECONDS": repr(longest),
+            "FRESHET_POLLER_SHORTEST_SECONDS": repr(min(SHORTEST_SECONDS, longest)),
             "FRESHET_RECEIVER_PORT": str(self._receiver_port),
         }
 
