@@ -13,18 +13,22 @@ from services.estimator.columns import UPSERT, EventColumns, UpdateColumns, Verd
 from services.estimator.counting import count_events, count_verdicts
 from services.estimator.decoding import Events, Misplaced, Reader, Refused, Updates, joined
 from services.estimator.erasing import ErasedHost, erased_hosts, erased_rows, with_whole_hosts
+from services.estimator.host_events import (
+    apply_limits,
+    hosts_of_outcomes,
+    note_groups,
+    note_hosts,
+    page_of,
+    which_are_late,
+)
 from services.estimator.settling import each_once
 from services.estimator.shard import Shard
-from shared.contracts.codec import decode
-from shared.contracts.identity import PageIdentity, identify
-from shared.contracts.messages import CrawlOutcome, HostLimit
+from shared.contracts.identity import PageIdentity
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.policy.estimation.page_factors import activity_bins
-from shared.rules.host_groups import goes_over
-from shared.rules.host_rules import HostRules, are_late
 from shared.rules.page_events import SIGNAL
 from shared.runtime.acceptance import Acceptance
-from shared.store.page_status import NEVER, REMOVED
+from shared.store.page_status import NEVER
 from shared.store.writer import Observations
 
 Records = Mapping[str, Sequence[ConsumerRecord]]
@@ -150,10 +154,10 @@ def apply_records(
     """
     reader = Reader(shard.number, shard.layout, acceptance, shard.classes, shard.hosts.has_twin)
     known_hosts = len(shard.hosts.names)
-    hosts = _apply_limits(shard, reader, records.get(HOST_LIMITS.name, ()))
+    hosts = apply_limits(shard, reader, records.get(HOST_LIMITS.name, ()))
     updates = reader.updates(records.get(PAGE_UPDATES.name, ()))
     new_pages, new_rows = _add_new_pages(shard, updates)
-    updated, erased = _apply_updates(shard, updates)
+    updated, erased = _apply_updates(shard, updates, signal_delay_seconds)
     new_sources: set[int] = set()
 
     def slots_of(page_ids: NDArray[np.int64], sources: Sequence[str]) -> NDArray[np.int8]:
@@ -167,13 +171,13 @@ def apply_records(
     )
     rows = shard.rows_of(events.page_ids)
     columns = EventColumns(rows, events.times, events.kinds, events.digests, events.slots)
-    late = _are_late(shard, rows, events)
+    late = which_are_late(shard, rows, events)
     taken = take_events(shard, columns, signal_delay_seconds)
     results = taken.results
     count_events(events.kinds, results.verdicts)
-    of_hosts = _hosts_of_outcomes(shard, rows, events)
-    regrouped = _note_groups(shard, of_hosts, events)
-    hosts |= _note_hosts(shard, of_hosts, events, late) | regrouped
+    of_hosts = hosts_of_outcomes(shard, rows, events)
+    regrouped = note_groups(shard, of_hosts, events)
+    hosts |= note_hosts(shard, of_hosts, events, late) | regrouped
     hosts |= set(range(known_hosts, len(shard.hosts.names)))
     touched = each_once(np.concatenate([updated, taken.touched]))
     urls = {page.page_id: page.url for page in new_pages}
@@ -233,22 +237,6 @@ def _hosts_of(shard: Shard, page_ids: NDArray[np.int64]) -> NDArray[np.int64]:
     return hosts
 
 
-def _apply_limits(shard: Shard, reader: Reader, records: Sequence[ConsumerRecord]) -> set[int]:
-    rows = set()
-    for time, limit in reader.limits(records):
-        is_late = shard.removals.of_host(limit.host) >= time
-        if is_late or (limit == HostLimit(limit.host) and shard.hosts.row(limit.host) is None):
-            continue  # the host is erased, or nobody says anything about it
-        row = shard.hosts.row_or_new(limit.host)
-        host = shard.hosts.records[row]
-        rules = HostRules.read(host)
-        rules.take(limit)
-        rules.write(host)
-        host["limit_updated_at"] = time
-        rows.add(row)
-    return rows
-
-
 def _add_new_pages(shard: Shard, updates: Updates) -> tuple[list[PageIdentity], NDArray[np.int64]]:
     """Add the pages that an upsert names for the first time; and their rows."""
     none = np.empty(0, np.int64)
@@ -264,7 +252,9 @@ def _add_new_pages(shard: Shard, updates: Updates) -> tuple[list[PageIdentity], 
     return [page for page, _ in new.values()], rows
 
 
-def _apply_updates(shard: Shard, updates: Updates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _apply_updates(
+    shard: Shard, updates: Updates, signal_delay_seconds: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Apply updates; the rows that changed, and those of them that are erased."""
     if not updates.pages:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -282,92 +272,12 @@ def _apply_updates(shard: Shard, updates: Updates) -> tuple[NDArray[np.int64], N
             updates.page_class,
         ),
     )
-    verdicts = effects.apply_updates(shard.pages, shard.rings, shard.by_source, columns)
+    verdicts = effects.apply_updates(
+        shard.pages, shard.rings, shard.by_source, columns, signal_delay_seconds
+    )
     count_verdicts("update", verdicts)
     is_applied = _is_one_of(verdicts, (effects.APPLIED, effects.RETURNED))
     return columns.rows[is_applied], erased_rows(shard, columns, is_applied)
-
-
-def _hosts_of_outcomes(shard: Shard, rows: NDArray[np.int64], events: Events) -> NDArray[np.int64]:
-    """Rows of the hosts of outcomes, whether their pages are known or not; −1 of those that nobody
-    knows, and of signals."""
-    is_outcome = events.kinds != SIGNAL
-    hosts = np.full(rows.size, -1, np.int64)
-    known = np.flatnonzero(is_outcome & (rows >= 0))
-    hosts[known] = shard.pages["host"][rows[known]]
-    for event in np.flatnonzero(is_outcome & (rows < 0)).tolist():
-        hosts[event] = _host_of(shard, events, event)
-    return hosts
-
-
-def _note_groups(shard: Shard, hosts: NDArray[np.int64], events: Events) -> set[int]:
-    """What outcomes say of the groups of their hosts: rows of those that are of others now."""
-    naming = np.flatnonzero((hosts >= 0) & (events.groups != b""))
-    if not naming.size:
-        return set()
-    records = shard.hosts.records
-    is_other = records["named_group"][hosts[naming]] != events.groups[naming]
-    others = np.unique(hosts[naming[is_other]])
-    changed = set()
-    # All of what is said of these, in order: a host may go there and back in one batch.
-    for event in naming[np.isin(hosts[naming], others)].tolist() if others.size else ():
-        record, time = records[hosts[event]], float(events.times[event])
-        is_new = record["named_group"] != events.groups[event]
-        if is_new and goes_over(float(record["named_since"]), time):
-            record["named_group"], record["named_since"] = events.groups[event], time
-            changed.add(int(hosts[event]))
-    return changed
-
-
-def _are_late(shard: Shard, rows: NDArray[np.int64], events: Events) -> NDArray[np.bool_]:
-    """Which outcomes were of crawls before others of the same pages; to be called before they are
-    applied. Nothing is known any more of a page that is removed."""
-    if not (events.reached < 0).any():
-        return np.zeros(rows.size, np.bool_)
-    here = (rows >= 0) & (events.kinds != SIGNAL)
-    here[here] = shard.pages["status"][rows[here]] != REMOVED
-    known = np.full(rows.size, NEVER)
-    known[here] = shard.pages["last_attempt_at"][rows[here]]
-    return are_late(np.where(here, rows, -1), events.times, known)
-
-
-def _note_hosts(
-    shard: Shard, hosts: NDArray[np.int64], events: Events, late: NDArray[np.bool_]
-) -> set[int]:
-    """What outcomes say of the health of their hosts, which are given by rows: rows of those whose
-    rules are others now."""
-    is_known = hosts >= 0
-    if not is_known.any():
-        return set()
-    # A failure of before says nothing of a page that was crawled since, nor of its host.
-    reached = np.where((events.reached < 0) & late, 0, events.reached)
-    failed = hosts[is_known & (reached < 0)]
-    failing = shard.hosts.records["failures"][hosts] > 0
-    if failed.size:
-        failing |= np.isin(hosts, failed)
-    telling = is_known & ((events.busy_until > NEVER) | failing)
-    changed = set()
-    for event in np.flatnonzero(telling).tolist():
-        row = int(hosts[event])
-        record = shard.hosts.records[row]
-        rules = HostRules.read(record)
-        asked = events.busy_until[event] > NEVER and rules.ask(float(events.busy_until[event]))
-        noted = rules.note(int(reached[event]), float(events.times[event]))
-        if asked or noted:
-            rules.write(record)
-            changed.add(row)
-    return changed
-
-
-def _host_of(shard: Shard, events: Events, event: int) -> int:
-    """The host of an outcome of an unknown page; -1: nobody knows it."""
-    row = shard.hosts.row(_page_of(events, event).host)
-    return -1 if row is None else row
-
-
-def _page_of(events: Events, event: int) -> PageIdentity:
-    """The page of an outcome."""
-    return identify(decode(CrawlOutcome, events.records[event].value).url)
 
 
 def _observations(
@@ -396,5 +306,5 @@ def _unknown_pages(shard: Shard, events: Events, results: Verdicts) -> list[Refu
     return [
         Refused(events.records[event], "unknown page: add it by page-updates first")
         for event in np.flatnonzero(unknown).tolist()
-        if shard.removals.of(_page_of(events, event)) == NEVER
+        if shard.removals.of(page_of(events, event)) == NEVER
     ]

@@ -19,6 +19,13 @@ from services.estimator.columns import (
     Verdicts,
 )
 from services.estimator.predicting import mean_of_host, note_prediction
+from services.estimator.waiting import (
+    keep_waiting,
+    last_of_source,
+    late_slots,
+    note_signal,
+    take_late,
+)
 from services.estimator.watching import watch
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import (
@@ -30,6 +37,7 @@ from shared.policy.estimation.bursts import (
 from shared.policy.estimation.page_factors import activity_bin
 from shared.policy.estimation.quiet_pages import NEVER_CHANGED, count_quiet
 from shared.rules.page_events import (
+    NO_DIGEST,
     SIGNAL,
     brings_back,
     digest_after_crawl,
@@ -45,18 +53,10 @@ from shared.rules.page_events import (
     status_after_failure,
 )
 from shared.store.class_numbers import AS_IT_IS
-from shared.store.history import DEPTH, MOST_SIGNALS, SOURCES, Rings, ask_for
+from shared.store.history import DEPTH, MOST_SIGNALS, Rings, ask_for
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
 from shared.store.prefetch import AHEAD, prefetch
-from shared.store.source_times import (
-    NO_ENTRY,
-    Ages,
-    SourceTimes,
-    clear_entry,
-    end_of_second,
-    set_time_of_source,
-    time_of_source,
-)
+from shared.store.source_times import Ages, SourceTimes
 from shared.units import SECONDS_PER_DAY
 
 UNKNOWN_PAGE: Final = 0
@@ -80,11 +80,15 @@ RETURNED: Final = 5
 
 
 def apply_updates(
-    pages: NDArray[Any], rings: Rings, by_source: SourceTimes, updates: UpdateColumns
+    pages: NDArray[Any],
+    rings: Rings,
+    by_source: SourceTimes,
+    updates: UpdateColumns,
+    signal_delay_seconds: float,
 ) -> NDArray[np.uint8]:
     """Apply page updates (see `apply_events`); a verdict for each."""
     verdicts = np.zeros(updates.rows.size, np.uint8)
-    _apply_updates(pages, rings, by_source.ages, updates, verdicts)
+    _apply_updates(pages, rings, by_source.ages, updates, signal_delay_seconds, verdicts)
     return verdicts
 
 
@@ -121,6 +125,7 @@ def _apply_updates(
     rings: Rings,
     ages: Ages,
     updates: UpdateColumns,
+    signal_delay_seconds: float,
     verdicts: NDArray[np.uint8],
 ) -> None:
     for event in range(updates.rows.size):
@@ -150,12 +155,25 @@ def _apply_updates(
         if not np.isnan(updates.max_age_days[event]):
             page.max_age_days = updates.max_age_days[event]
         if is_news(updates.crawled_at[event], page.last_crawled_at):
-            page.last_crawled_at = updates.crawled_at[event]
-            _note_success(page, updates.crawled_at[event])
+            _take_copy(page, rings, ages, row, updates.crawled_at[event], signal_delay_seconds)
         if updates.urgent[event]:
             page.urgent_at = time
         if updates.page_class[event] != AS_IT_IS:
             page.page_class = updates.page_class[event]
+
+
+@compiled
+def _take_copy(
+    page: Any, rings: Rings, ages: Ages, row: int, time: float, signal_delay_seconds: float
+) -> None:
+    """Somebody holds a copy of a page that was crawled at a time: signals before it wait for
+    nothing, and there is no digest that the next crawl could be compared with."""
+    if page.signals > 0:
+        kept = late_slots(page, rings, ages, row, time, signal_delay_seconds)
+        keep_waiting(page, rings, row, kept)
+    page.last_crawled_at = time
+    page.digest = NO_DIGEST
+    _note_success(page, time)
 
 
 @compiled
@@ -180,11 +198,11 @@ def _apply_events(
             results.verdicts[event] = UNKNOWN_PAGE
         elif kind == SIGNAL:
             slot = events.slots[event]
-            last = _last_of_source(pages[row], rings, ages, row, slot)
+            last = last_of_source(pages[row], rings, ages, row, slot)
             verdict = _signal(pages[row], time, last, signal_delay_seconds)
             results.verdicts[event] = verdict
             if verdict != STALE:
-                taken += _note_signal(pages[row], rings, ages, row, slot, time, free_entry + taken)
+                taken += note_signal(pages[row], rings, ages, row, slot, time, free_entry + taken)
                 rings.totals[row, slot] += 1
                 hosts.signals[pages[row].host, slot] += 1.0
                 _note_activity(pages[row], hosts)
@@ -218,7 +236,8 @@ def _apply_crawl(
     waiting = page.signals
     kept = 0
     if waiting > 0:
-        kept = _take_late(page, rings, ages, row, time, signal_delay_seconds)
+        take_late(page, rings, ages, row, time)
+        kept = late_slots(page, rings, ages, row, time, signal_delay_seconds)
     results.interval_days[event] = days
     results.signals[event] = page.signals
     results.changed[event] = changed
@@ -232,63 +251,7 @@ def _apply_crawl(
         rings.seen[row] += 1
         _note_burst(page, rings, hosts, row, age_before, days, page.signals, changed)
     if waiting > 0:
-        page.signals = 0
-        for slot in range(SOURCES):
-            pending[slot] = (kept >> slot) & 1
-            page.signals += pending[slot]
-
-
-@compiled
-def _take_late(
-    page: Any, rings: Rings, ages: Ages, row: int, time: float, signal_delay_seconds: float
-) -> int:
-    """Take from a page's signals those that came after a crawl, but before the news of it.
-
-    Of each source only the last one is known.
-
-    Returns:
-        the slots of those that count for the next interval, as bits.
-    """
-    kept = 0
-    pending = rings.pending[row]
-    for slot in range(SOURCES):
-        last = _last_of_source(page, rings, ages, row, slot)
-        if pending[slot] > 0 and is_after_crawl(last, time, 0.0):
-            pending[slot] -= 1
-            page.signals -= 1
-        if is_after_crawl(last, time, signal_delay_seconds):
-            kept |= 1 << slot
-    return kept
-
-
-@compiled
-def _last_of_source(page: Any, rings: Rings, ages: Ages, row: int, slot: int) -> float:
-    """When a source sent its last signal of a page."""
-    if page.several != NO_ENTRY:
-        return time_of_source(ages, page.several, end_of_second(page.last_signal_at), slot)
-    last: float = page.last_signal_at
-    return last if rings.last_source[row] == slot else NEVER
-
-
-@compiled
-def _note_signal(
-    page: Any, rings: Rings, ages: Ages, row: int, slot: int, time: float, free_entry: int
-) -> bool:
-    """Note when a source sent its last signal; whether that took the free entry."""
-    latest = page.last_signal_at
-    is_of_another: bool = rings.last_source[row] != slot
-    is_second = page.several == NO_ENTRY and latest > NEVER and is_of_another
-    if is_second:
-        page.several = free_entry
-        clear_entry(ages, free_entry)
-        before = rings.last_source[row]
-        set_time_of_source(ages, free_entry, end_of_second(latest), before, latest)
-    if page.several != NO_ENTRY:
-        set_time_of_source(ages, page.several, end_of_second(latest), slot, time)
-    if time > latest:
-        page.last_signal_at = time
-        rings.last_source[row] = slot
-    return is_second
+        keep_waiting(page, rings, row, kept)
 
 
 @compiled

@@ -110,7 +110,7 @@ class VirtualEstimator:
             np.zeros(mine.size, np.bool_),
             np.full(mine.size, AS_IT_IS, np.int16),
         )
-        effects.apply_updates(shard.pages, shard.rings, shard.by_source, updates)
+        effects.apply_updates(shard.pages, shard.rings, shard.by_source, updates, self._delay)
         self._added.append(mine)
 
     def take(self, batch: Batch, day: float) -> News:

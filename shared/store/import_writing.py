@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shared.store.binary import COPY_BEGIN, COPY_END, copy_rows
 from shared.store.class_numbers import NO_CLASS
-from shared.store.history import EMPTY, NOTHING_WAITS, WAITING_OFFSET
+from shared.store.history import EMPTY, NOTHING_WAITS, WAITING, WAITING_OFFSET
 from shared.store.hosts import NO_SOURCES
 from shared.store.import_names import Texts, place
 from shared.store.import_rows import ImportHosts, PageRows
@@ -82,6 +82,31 @@ _ANEW: Final = {
 }
 """Of a page that was removed: it is a new one, as by `page-updates`. What was learned stays."""
 
+_IS_COPIED: Final = "new.crawled_at > page.last_crawled_at"
+_IS_SETTLED: Final = f"{_IS_COPIED} AND page.last_signal_at <= new.crawled_at"
+_NO_SIGNALS: Final = bytes(WAITING["pending"].itemsize)
+_COPIED: Final = {
+    "digest": (_IS_COPIED, "0"),
+    "signals": (_IS_SETTLED, "0"),
+    "history": (
+        _IS_SETTLED,
+        f"overlay(page.history PLACING '\\x{_NO_SIGNALS.hex()}' FROM {WAITING_OFFSET + 1})",
+    ),
+}
+"""Column → whether a newer copy, which somebody holds now, changes it, and what it is then. The
+next crawl has no digest to be compared with, and signals from before the copy wait for nothing;
+where some came after it, all wait on."""
+
+
+def _said_anew(column: str) -> str:
+    """A column of a known page that somebody names again."""
+    cases = [(f"page.status = {REMOVED}", _ANEW[column])]
+    if column in _COPIED:
+        cases.append(_COPIED[column])
+    whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in cases)
+    return f"CASE {whens} ELSE page.{column} END"
+
+
 _UPDATE_PAGES: Final = f"""
 UPDATE pages AS page
     SET importance = new.importance,
@@ -89,7 +114,7 @@ UPDATE pages AS page
                        ELSE {_unless_removed("max_age_days", "'infinity'")} END,
         last_crawled_at = greatest({_unless_removed("last_crawled_at")}, new.crawled_at),
         last_attempt_at = greatest({_unless_removed("last_attempt_at")}, new.crawled_at),
-        {", ".join(f"{name} = {_unless_removed(name, anew)}" for name, anew in _ANEW.items())},
+        {", ".join(f"{name} = {_said_anew(name)}" for name in _ANEW)},
         updated_at = greatest(page.updated_at, %s), status = {ACTIVE},
         page_class = CASE WHEN new.page_class >= 0 THEN new.page_class
                      WHEN page.status = {REMOVED} THEN 0 ELSE page.page_class END,

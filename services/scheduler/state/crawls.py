@@ -102,6 +102,50 @@ def _apply_crawl(
 
 
 @compiled
+def take_copy(
+    page: Any,
+    record: Any,
+    attempts: Rows,
+    weights: NDArray[np.float32],
+    signals: LastSignals,
+    batches: Batches,
+    row: int,
+    time: float,
+    delay: float,
+    retry_seconds: float,
+) -> None:
+    """Somebody holds a copy of the page, which was crawled at a time: so it need not be yet.
+
+    Signals before it wait for nothing, and say nothing of their batch; and there is no digest that
+    the next crawl could be compared with.
+
+    Args:
+        page: its row in the shard.
+        record: of the same page.
+        attempts: of the pages that have any.
+        weights: of the signals of its host, by source slot.
+        signals: when the last ones of pages were.
+        batches: of signals.
+        row: number of the page's row.
+        time: of the crawl.
+        delay: see `apply_signals`.
+        retry_seconds: wait after the first failure (see `page_events.retry_wait`).
+    """
+    if not is_news(time, page.last_crawled_at):
+        return
+    if page.signals > 0:
+        place = find_row(signals.places, signals.leaving, signals.rows, row)
+        if place >= 0:
+            leave_batch(batches, place)
+        page.signals = weight_after(signals, row, time, delay, weights)
+    note_success(attempts, page, time)
+    set_crawled(page, record, time, False)
+    record.digest = NO_DIGEST
+    renew_retry(attempts, page, retry_seconds)
+    close_if_settled(attempts, page)
+
+
+@compiled
 def _apply_failure(
     page: Any,
     record: Any,

@@ -10,20 +10,17 @@ from numpy.typing import NDArray
 
 from services.scheduler.state.attempts import (
     begin_request,
-    close_if_settled,
     is_since,
     last_attempt_of,
-    note_success,
     renew_retry,
 )
 from services.scheduler.state.batches import Batches, Waiting, join_batch
 from services.scheduler.state.learned_hosts import HostTables, note_first_signal, set_rate
-from services.scheduler.state.packing import set_crawled
 from services.scheduler.state.rows import UNSET, Rows
 from services.scheduler.state.signal_times import LastSignals
 from shared.policy.compiled import compiled
 from shared.policy.estimation.page_factors import ACTIVITY_BINS
-from shared.rules.page_events import brings_back, is_after_crawl, is_news
+from shared.rules.page_events import brings_back, is_after_crawl
 from shared.store.growing_table import find_row
 from shared.store.page_status import ACTIVE
 from shared.store.prefetch import AHEAD, prefetch
@@ -156,16 +153,6 @@ def bring_back(attempts: Rows, page: Any, retry_seconds: float) -> None:
     """A page that was gone is crawled like any other again."""
     page.status = ACTIVE
     renew_retry(attempts, page, retry_seconds)
-
-
-@compiled
-def take_copy(page: Any, record: Any, attempts: Rows, time: float, retry_seconds: float) -> None:
-    """Somebody holds a copy of the page, which was crawled at a time: so it need not be yet."""
-    if is_news(time, page.last_crawled_at):
-        note_success(attempts, page, time)
-        set_crawled(page, record, time, False)
-        renew_retry(attempts, page, retry_seconds)
-        close_if_settled(attempts, page)
 
 
 @compiled

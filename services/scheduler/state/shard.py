@@ -19,7 +19,7 @@ from services.scheduler.state.attempts import (
 )
 from services.scheduler.state.batches import BatchTruth, leave_batch
 from services.scheduler.state.changes import Changes
-from services.scheduler.state.crawls import Outcomes, apply_outcomes
+from services.scheduler.state.crawls import Outcomes, apply_outcomes, take_copy
 from services.scheduler.state.groups import CrawlRates, HostGroups
 from services.scheduler.state.hosts import Hosts, list_pages, unlist_page
 from services.scheduler.state.learned_hosts import rate_by_host
@@ -280,6 +280,11 @@ class Shard:
         if not take_update(record, updated_at):
             return False
         attempts, rules = self.attempts.reserve(1), self.rules
+        if update.crawled_at is not None:
+            weights = self.hosts.learned.tables.weights[page["host"]]
+            waiting = self.signal_times.arrays, self.batches.arrays(self.signal_times.size)
+            own = page, record, attempts, weights, *waiting, row
+            take_copy(*own, update.crawled_at, rules.signal_delay, rules.failed_retry)
         apply_update(page, record, attempts, self.classes, rules, update, number, updated_at)
         self.changes.told += 1
         self.selector.touch(np.array([row], np.int32), reweigh=True)

@@ -42,8 +42,6 @@ def apply_update(
         classes.change(page, record, update.importance, number)
     if (days := rules.max_age_days_of(update)) is not None:
         page["max_age"] = days * SECONDS_PER_DAY
-    if update.crawled_at is not None:
-        events.take_copy(page, record, attempts, update.crawled_at, first)
     if update.urgent:
         ask_at_once(attempts, page, updated_at)
     page["due_staleness"] = UNSET

@@ -170,7 +170,7 @@ class _Company:
             page = self._pages.get(identity.page_id)
             if page is not None and time >= page.updated_at:
                 self.effects.touched.add(page.page_id)
-                _update(page, time, update)
+                _update(page, time, update, self._terms.signal_delay_seconds)
 
     def signals(self, records: Sequence[ConsumerRecord]) -> Iterator[_Event]:
         """Signals about pages that are known; sources get their slots in order of arrival."""
@@ -327,7 +327,7 @@ def _note_host(host: HostState, outcome: CrawlOutcome, *, is_late: bool) -> None
         host.failures, host.failed_at = 0, time
 
 
-def _update(page: PageState, time: float, update: PageUpdate) -> None:
+def _update(page: PageState, time: float, update: PageUpdate, signal_delay_seconds: float) -> None:
     page.updated_at = time
     if update.op == "remove":
         page.status = REMOVED
@@ -343,8 +343,7 @@ def _update(page: PageState, time: float, update: PageUpdate) -> None:
     if update.max_age_days is not None or update.no_max_age:
         page.max_age_days = update.max_age_days or math.inf
     if update.crawled_at is not None and update.crawled_at > page.last_crawled_at:
-        page.last_crawled_at = update.crawled_at
-        _note_success(page, update.crawled_at)
+        page.take_copy(update.crawled_at, signal_delay_seconds)
     if update.urgent:
         page.urgent_at = time
 
@@ -358,18 +357,11 @@ def _bring_back(page: PageState, time: float) -> None:
 def _note_crawl(page: PageState, time: float, digest: int, *, changed: bool) -> None:
     page.last_crawled_at = time
     page.crawls += 1
-    _note_success(page, time)
+    page.note_success(time)
     page.digest = digest
     if changed:
         page.last_changed_at = time
         page.changes += 1
-
-
-def _note_success(page: PageState, time: float) -> None:
-    if time >= page.last_attempt_at:
-        page.watch(time, 0)
-        page.last_attempt_at, page.failures, page.misses = time, 0, 0
-        page.status = REMOVED if page.status == REMOVED else ACTIVE
 
 
 def _leads_to_itself(outcome: CrawlOutcome, page: PageIdentity) -> bool:

@@ -21,7 +21,7 @@ from shared.policy.estimation.first_guesses import (
     INITIAL_PRECISION,
     INITIAL_SHAPE,
 )
-from shared.store.page_status import ACTIVE, NEVER
+from shared.store.page_status import ACTIVE, NEVER, REMOVED
 from shared.units import SECONDS_PER_DAY
 
 ACTIVITY_BINS: Final = 7
@@ -170,6 +170,22 @@ class PageState:
             mean = (everything + 0.5) / watched if everything else 0.0
             rate = max(self.signal_rate, min(rate, mean))
         self.signal_rate = min(rate, 1e9)
+
+    def note_success(self, time: float) -> None:
+        """A crawl got the page: failures before it are over."""
+        if time >= self.last_attempt_at:
+            self.watch(time, 0)
+            self.last_attempt_at, self.failures, self.misses = time, 0, 0
+            self.status = REMOVED if self.status == REMOVED else ACTIVE
+
+    def take_copy(self, time: float, delay: float) -> None:
+        """Somebody crawled the page elsewhere. What waits is what came so many seconds after it;
+        whether it has changed nobody can say."""
+        if self.signals:
+            self.pending = [int(self.last_of(source) > time + delay) for source in range(SOURCES)]
+            self.signals = sum(self.pending)
+        self.last_crawled_at, self.digest = time, 0
+        self.note_success(time)
 
     def begin_anew(self) -> None:
         """The page is added after it was removed: what was counted and learned of it stays."""

@@ -8,6 +8,7 @@ from store_contents import NOW, SHARDS, urls_of_shard
 from shared.contracts.identity import identify
 from shared.store import import_writing
 from shared.store.connection import connect
+from shared.store.history import WAITING, WAITING_OFFSET, Rings, pack
 from shared.store.imports import import_pages
 
 QUERY = (
@@ -91,6 +92,33 @@ def test_failures_are_over_where_the_copy_is_of_a_later_crawl_and_only_there(sto
 
     assert failures_after(-np.inf) == failures_after(NOW + 49.0) == (3, 1)
     assert failures_after(NOW + 60.0) == (0, 0)
+
+
+def test_signals_from_before_a_copy_wait_for_nothing_and_its_digest_is_another(store):
+    [url] = urls_of_shard(1, 1)
+    import_pages(store, SHARDS, [page_batch([url], crawled_at=np.array([NOW]))], now=NOW)
+    rings = Rings.empty(1)
+    rings.pending[0], rings.multiplier[0], rings.last_source[0] = [1, 0, 2, 0], 0.5, 2
+    row = np.array([0])
+
+    def after(crawled_at):
+        """Signals, digest, signals by source, multiplier and last source of a page that was
+        signalled last at NOW + 50."""
+        with connect(store, "test") as connection:
+            known = "UPDATE pages SET signals = 3, digest = 7, last_signal_at = %s, history = %s"
+            connection.execute(known, (NOW + 50.0, bytes(pack(rings, row).arena)))
+            connection.execute("UPDATE pages SET last_crawled_at = %s", (NOW,))
+            connection.commit()
+            rows = page_batch([url], crawled_at=np.array([crawled_at]))
+            import_pages(store, SHARDS, [rows], now=NOW + 100.0)
+            stored = connection.execute("SELECT signals, digest, history FROM pages").fetchone()
+        waiting = np.frombuffer(stored[2], WAITING, 1, WAITING_OFFSET)[0]
+        return *stored[:2], *(waiting[name].tolist() for name in WAITING.names)
+
+    as_before = [1, 0, 2, 0], 0.5, 2
+    assert after(-np.inf) == after(NOW) == (3, 7, *as_before)
+    assert after(NOW + 40.0) == (3, 0, *as_before)
+    assert after(NOW + 60.0) == (0, 0, [0, 0, 0, 0], 0.5, 2)
 
 
 def test_what_came_before_a_fault_stays_and_owners_of_before_load_it_anew(store):

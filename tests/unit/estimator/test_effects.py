@@ -4,10 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+from one_page import DAY, apply, one_page, play, update
 
 from services.estimator import effects
-from services.estimator.columns import REMOVE, UPSERT, EventColumns, UpdateColumns
-from services.estimator.effects import apply_events, apply_updates
+from services.estimator.columns import REMOVE, UPSERT, EventColumns
+from services.estimator.effects import apply_events
 from services.estimator.shard import Shard
 from shared.contracts.identity import identify
 from shared.rules.page_events import (
@@ -18,55 +19,7 @@ from shared.rules.page_events import (
     SIGNAL,
     UNCHANGED,
 )
-from shared.store.class_numbers import AS_IT_IS
 from shared.store.page_status import ACTIVE, REMOVED
-
-DAY = 86_400.0
-
-
-def one_page():
-    shard = Shard(0)
-    shard.add_pages([(identify("https://a.example/"), 0.0)])
-    return shard
-
-
-def apply(shard, columns, delay=0.0):
-    tables = shard.hosts.tables
-    return apply_events(shard.pages, shard.rings, shard.by_source, tables, columns, delay)
-
-
-def play(shard, *events, delay=0.0):
-    """Apply (time, kind[, digest[, slot]]) to page 0; the verdicts."""
-    columns = EventColumns(
-        np.zeros(len(events), np.int64),
-        np.array([event[0] for event in events], np.float64),
-        np.array([event[1] for event in events], np.int8),
-        np.array([event[2] if len(event) > 2 else 0 for event in events], np.int64),
-        np.array([event[3] if len(event) > 3 else 0 for event in events], np.int8),
-    )
-    return apply_events(
-        shard.pages, shard.rings, shard.by_source, shard.hosts.tables, columns, delay
-    )
-
-
-def update(
-    shard,
-    time,
-    operation,
-    importance=np.nan,
-    max_age_days=np.nan,
-    crawled_at=-np.inf,
-    urgent=False,
-    page_class=AS_IT_IS,
-):
-    values = (importance, max_age_days, crawled_at, urgent, page_class)
-    columns = (np.array([value]) for value in values)
-    return apply_updates(
-        shard.pages,
-        shard.rings,
-        shard.by_source,
-        UpdateColumns(np.array([0]), np.array([time]), np.array([operation], np.int8), *columns),
-    )[0]
 
 
 def test_the_first_crawl_leaves_no_record():

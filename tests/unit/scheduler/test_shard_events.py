@@ -9,9 +9,11 @@ from reference_shard import DAY, NEVER, PageView, World, rules, url_of
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state import rows as pages
 from services.scheduler.state.crawls import Outcomes
+from services.scheduler.state.packing import days_since_change
 from shared.contracts.messages import PageUpdate
 from shared.contracts.request_ids import NO_REQUEST, microseconds
 from shared.rules.page_events import (
+    COMPARE,
     FAILED,
     GONE_FOR_GOOD,
     IS_DISALLOWED,
@@ -277,6 +279,40 @@ def test_updates_change_only_what_they_name_and_never_go_back():
     assert (row["importance"], row["max_age"]) == (3.0, 7.0 * DAY)
     assert upsert(shard, page, NOW + 3, crawled_at=NOW)
     assert row["last_crawled_at"] == NOW
+
+
+def test_signals_from_before_a_copy_wait_for_nothing():
+    world, page_id, row = crawled_world(delay=60.0)
+    identity = world.identities[0]
+    for time in (NOW + 100, NOW + 200, NOW + 300):
+        world.signal(page_id, time)
+    assert row["signals"] > 0
+    assert upsert(world.shard, identity, NOW + 400, crawled_at=NOW + 250)
+    # The last one is about what the copy saw.
+    assert row["signals"] == 0
+    world.shard.signals(np.array([page_id]), np.array([NOW + 500]), ["feed"])
+    assert upsert(world.shard, identity, NOW + 600, crawled_at=NOW + 400)
+    assert row["signals"] == 1
+    # It says nothing any more of the batch that it was of.
+    place = world.shard.signal_times.place_of(world.shard.row_of(page_id))
+    batches = world.shard.batches.arrays(world.shard.signal_times.size)
+    assert batches.waiting.batches[place] == -1
+
+
+def test_after_a_copy_there_is_no_digest_to_compare_with():
+    world, page_id, _ = crawled_world()
+    shard, identity = world.shard, world.identities[0]
+
+    def crawled(time, digest):
+        ids, times = np.array([page_id]), np.array([time])
+        kinds, digests = np.array([COMPARE], np.int8), np.array([digest], np.uint32)
+        shard.outcomes(Outcomes(ids, times, kinds, np.array([NO_REQUEST]), digests))
+        return math.isfinite(days_since_change(shard.records[shard.row_of(page_id)], time))
+
+    assert not crawled(NOW + 10, 7)
+    assert upsert(shard, identity, NOW + 20, crawled_at=NOW + 15)
+    assert not crawled(NOW + 30, 8)
+    assert crawled(NOW + 40, 9)
 
 
 def test_a_removed_page_stays_away_from_older_updates():
