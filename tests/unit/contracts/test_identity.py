@@ -7,6 +7,7 @@ from aiokafka.partitioner import DefaultPartitioner
 from hypothesis import given, settings
 from url_samples import plain_url, urls
 
+from shared.contracts import identity
 from shared.contracts.identity import (
     BadUrl,
     host_id_of,
@@ -201,3 +202,15 @@ def test_many_pages_have_the_ids_that_they_have_one_by_one():
     urls = [f"https://example.com/{number}" for number in range(300)] + ["https://пример.example/"]
     assert page_ids_of(urls).tolist() == [page_id_of(url) for url in urls]
     assert page_ids_of([]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "before", ["http://", "https:\\\\", "http:", "http://name:word@", "http://@"]
+)
+@pytest.mark.parametrize("after", ["", "/path", "?query", ":80/"])
+def test_a_host_that_is_too_long_is_refused_before_it_is_looked_into(monkeypatch, before, after):
+    """What IDNA costs is quadratic: a few thousand such URLs would keep an ingester for minutes."""
+    monkeypatch.setattr(identity.ada_url, "parse_url", lambda *_, **__: pytest.fail("looked into"))
+    host = "".join(chr(0x4E00 + n) for n in range(1500))
+    with pytest.raises(BadUrl, match="at most 253"):
+        identify(f"{before}{host}{after}")
