@@ -49,7 +49,7 @@ def interval_by_value(
     """
     if not price > 0.0 or record.days < LEAST_DAYS:
         return None
-    seconds = poll_interval(record.worth_a_day(), price) * SECONDS_PER_DAY
+    seconds = poll_interval(record.worth_a_day(price), price) * SECONDS_PER_DAY
     return min(max(seconds, shortest), longest)
 
 

@@ -79,7 +79,7 @@ class ByValue:
         """When it does, if things stay as they are."""
         if not (price > 0.0 and record.days > 0.0):
             return FIRST_DAYS
-        return min(poll_interval(record.worth_a_day(), price), LONGEST_DAYS)
+        return min(poll_interval(record.worth_a_day(price), price), LONGEST_DAYS)
 
 
 def sources_of(trace: Trace, *, by_host: bool) -> Integers:

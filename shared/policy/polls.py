@@ -132,13 +132,17 @@ class PollRecord(NamedTuple):
             self.worth * kept + worth, self.signals * kept + signals, self.days * kept + days
         )
 
-    def worth_a_day(self) -> float:
+    def worth_a_day(self, price: float) -> float:
         """A, with a little more than was seen: a source is not forgotten for having been quiet.
+
+        Args:
+            price: what a poll costs, in the unit of worth; a signal of a source that has brought
+                nothing of worth yet counts as so much, whatever the unit of importance is.
 
         Raises:
             ZeroDivisionError: nothing was watched yet.
         """
-        usual = self.worth / self.signals if self.worth > 0.0 else 1.0
+        usual = self.worth / self.signals if self.worth > 0.0 else price
         return (self.worth + UNSEEN_SIGNALS * usual) / self.days
 
 

@@ -159,7 +159,7 @@ async def test_a_source_goes_by_value_once_it_was_watched_for_a_day(
     await read_once(settings, url)
     [row] = list_sources(owner)
     worth = float(signal_worth(10.0, 0.1, 2.0, 0.0, 0.5)[0])
-    days = math.sqrt(2.0 * 0.5 / PollRecord(2 * worth, 2.0, 2.0).worth_a_day())
+    days = math.sqrt(2.0 * 0.5 / PollRecord(2 * worth, 2.0, 2.0).worth_a_day(0.5))
     assert row.by_value
     assert row.polls == 2
     assert row.interval_seconds == pytest.approx(days * 86_400.0, rel=1e-3)

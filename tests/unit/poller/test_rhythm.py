@@ -52,6 +52,14 @@ def test_a_source_is_read_when_that_is_worth_its_price_and_no_sooner_than_allowe
     assert interval_by_value(record, 1e-9, **LIMITS) == 60.0
 
 
+def test_a_source_that_brings_nothing_is_read_as_often_whatever_the_unit_of_importance_is():
+    # Half a signal in four days, each worth a poll: τ²/16 is 1 at four days.
+    for price in (1e-9, 1.0, 1e9):
+        quiet = PollRecord(worth=0.0, signals=0.0, days=4.0)
+        seconds = interval_by_value(quiet, price, shortest=60.0, longest=1e9)
+        assert seconds == pytest.approx(4.0 * 86_400.0)
+
+
 def test_without_a_price_or_a_day_of_record_the_rhythm_is_another():
     assert interval_by_value(PollRecord(8.0, 4.0, 1.0), 0.0, **LIMITS) is None
     assert interval_by_value(PollRecord(8.0, 4.0, 0.9), 1.0, **LIMITS) is None
