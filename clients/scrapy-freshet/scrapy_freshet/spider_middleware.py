@@ -118,7 +118,8 @@ class FleetMiddleware:
                     handed_on |= again
                     if not again and not self._may_follow(made, request_id):
                         continue
-                elif ticket is not None:
+                elif made is not None and ticket is not None:
+                    # Of None Scrapy tells nobody anything.
                     ticket.items += 1
                 yield made
         except Exception:

@@ -123,6 +123,16 @@ async def test_pipelines_are_waited_for(member):
     assert len(await answers(member)) == 1
 
 
+@pytest.mark.parametrize(("made", "items"), [([None], 0), ([{"a": 1}, None], 1)])
+async def test_nothing_is_no_item_that_would_be_waited_for(member, made, items):
+    response = downloaded(member)
+    await scrape(member, response, *made)
+    for _ in range(items):
+        assert await answers(member) == []
+        member.spiders.item_done(response)
+    assert len(await answers(member)) == 1
+
+
 async def test_an_item_that_no_pipeline_could_store_is_a_failed_crawl(member):
     response = downloaded(member)
     await scrape(member, response, {"a": 1}, {"a": 2})
