@@ -53,7 +53,8 @@ class Demo:
         self.survey = Survey(self.website, self.system.copies)
         self.interrupted = False
         self._say = say
-        self._began = False
+        self._may_be_given_up = True
+        """Until it is under way; while it stops, too, nothing is to be left running."""
         self._stop = asyncio.Event()
         self._tally: Tally | None = None
         self._pinger: Pinger | None = None
@@ -112,6 +113,7 @@ class Demo:
                 self._say("stopped before everything was ready")
                 return None
             finally:
+                self._may_be_given_up = False
                 if self._tally is not None:
                     await self._tally.stop()
                 await self.system.stack.stop()
@@ -170,7 +172,7 @@ class Demo:
         """Let the web move, and measure; what the report says."""
         settings = self.system.stack.settings
         self.website.begin()
-        self._began = True
+        self._may_be_given_up = False
         await publish_budget(settings, self.options.crawls_per_second)
         counting = asyncio.create_task(self.tally.run())
         moving = [asyncio.create_task(loop.run()) for loop in (self.pinger, self.survey)]
@@ -212,7 +214,7 @@ class Demo:
 
     def _interrupt(self, main: asyncio.Task[Any] | None) -> None:
         # Once: a second Ctrl-C is not to disturb what the first one ends.
-        if not self.interrupted and not self._began and main is not None:
+        if not self.interrupted and self._may_be_given_up and main is not None:
             main.cancel()
         self.interrupted = True
         self._stop.set()

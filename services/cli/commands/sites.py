@@ -52,19 +52,20 @@ def add(
     as_json: bool,
 ) -> None:
     """Watch the site at URL, or change how it is watched."""
+    from services.cli.written_urls import page_of  # noqa: PLC0415
     from shared.contracts.identity import is_private_host  # noqa: PLC0415 - only what is needed
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.watched import Site  # noqa: PLC0415
     from shared.views.hosts import host_name  # noqa: PLC0415
 
-    settings, page, named_hosts = load_settings(), _page(url), [host_name(one) for one in hosts]
+    settings, page, named_hosts = load_settings(), page_of(url), [host_name(one) for one in hosts]
     if is_private_host(page.host) and not settings.allow_private_hosts:
         raise UserError(
             f"{page.host} is not on the public internet: FRESHET_ALLOW_PRIVATE_HOSTS lets it"
         )
     found = asyncio.run(_looked_at(settings, page))
     for one in named:
-        found.sources[_page(one).url] = "operator"
+        found.sources[page_of(one).url] = "operator"
     counted = list(dict.fromkeys([*found.hosts, *named_hosts]))
     _require_not_just_erased(settings, counted)
     is_new = _store(settings, Site(page.url, counted, list(include), list(exclude)), found)
@@ -112,12 +113,13 @@ def list_(as_json: bool) -> None:
 def remove(url: str, as_json: bool) -> None:
     """Watch the site at URL no more. Its pages stay; its subscriptions to hubs end."""
     from services.cli.databases import home_url  # noqa: PLC0415
+    from services.cli.written_urls import page_of  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.connection import connect  # noqa: PLC0415
     from shared.store.subscriptions import unwant_subscription  # noqa: PLC0415
     from shared.store.watched import remove_site  # noqa: PLC0415
 
-    site = _page(url).url
+    site = page_of(url).url
     with connect(home_url(load_settings()), "cli", autocommit=True) as connection:
         gone = remove_site(connection, site)
         if gone is None:
@@ -182,21 +184,13 @@ def _store(settings: "Settings", site: Any, found: "Found") -> bool:
 def _subscribed(settings: "Settings", found: "Found") -> list[str]:
     """Topics of hubs that the receiver is to subscribe to."""
     from services.cli.databases import home_url  # noqa: PLC0415
+    from services.cli.written_urls import page_of  # noqa: PLC0415
     from shared.store.connection import connect  # noqa: PLC0415
     from shared.store.subscriptions import add_subscription  # noqa: PLC0415
 
-    topics = [_page(topic).url for topic in found.hubs]
+    topics = [page_of(topic).url for topic in found.hubs]
     with connect(home_url(settings), "cli", autocommit=True) as connection:
         for topic in topics:
             new_id, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
             add_subscription(connection, new_id, topic, None, secret)
     return topics
-
-
-def _page(written: str) -> "PageIdentity":
-    from shared.contracts.identity import BadUrl, identify  # noqa: PLC0415
-
-    try:
-        return identify(written)
-    except BadUrl as error:
-        raise UserError(f"{written!r}: {error}") from error

@@ -35,9 +35,10 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def add(topic: str, hub: str | None, as_json: bool) -> None:
     """Subscribe to TOPIC, the URL of a feed or a page."""
+    from services.cli.written_urls import page_of  # noqa: PLC0415
     from shared.store.subscriptions import add_subscription  # noqa: PLC0415 - only what is needed
 
-    name, own_hub = _url(topic), None if hub is None else _url(hub)
+    name, own_hub = page_of(topic).url, None if hub is None else page_of(hub).url
     with _connection() as connection:
         added = add_subscription(
             connection,
@@ -54,9 +55,10 @@ def add(topic: str, hub: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def remove(topic: str, as_json: bool) -> None:
     """End the subscription to TOPIC; its hub is told, and what it still sends is not taken."""
+    from services.cli.written_urls import page_of  # noqa: PLC0415
     from shared.store.subscriptions import unwant_subscription  # noqa: PLC0415
 
-    name = _url(topic)
+    name = page_of(topic).url
     with _connection() as connection:
         if not unwant_subscription(connection, name):
             raise UserError(f"{name} is not subscribed to: `freshet subscriptions list` shows all")
@@ -83,15 +85,6 @@ def _row(found: Any, *, as_json: bool) -> dict[str, Any]:
         "lease_ends": lease_ends if as_json else when(lease_ends),
         "reason": found.reason,
     }
-
-
-def _url(written: str) -> str:
-    from shared.contracts.identity import BadUrl, identify  # noqa: PLC0415
-
-    try:
-        return identify(written).url
-    except BadUrl as error:
-        raise UserError(f"{written!r}: {error}") from error
 
 
 def _connection() -> Any:

@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple
 
 from services.poller.sites.documents import DOCUMENT_BYTES, Document
 from services.poller.sites.entries import Give, Summary
 from services.poller.sites.feed_process import FeedProcess
 from services.poller.sites.looking_again import to_match
+from shared.discovery.dates import read_date
 from shared.discovery.robots import to_the_web
 from shared.runtime.fetching import Fetcher, FetchFailed
 from shared.store.watched import DueSource
@@ -133,10 +132,7 @@ def _kept(headers: Mapping[str, str], name: str) -> str:
 def _seconds_until(written: str, now: float) -> float | None:
     """Seconds of a Retry-After, which says how many or when; None: neither."""
     text = written.strip()
-    if text.isdecimal() and len(text) < 10:
-        return float(text)
-    try:
-        at = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return max((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now, 0.0)
+    if text.isdecimal():
+        return float(text) if len(text) < 10 else None
+    at = read_date(text)
+    return None if at is None else max(at.at - now, 0.0)

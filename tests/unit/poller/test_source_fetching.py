@@ -101,6 +101,8 @@ async def test_a_packed_file_is_a_sitemap_whatever_is_said_of_its_packing(site, 
     [
         ("120", 120.0),
         ("Thu, 01 Jan 2026 00:02:00 GMT", 120.0),
+        ("2026-01-01T00:02:00Z", 120.0),
+        ("20260101002", None),
         ("in a while", None),
         ("1 Jan 99999999999 00:00:00", None),
         ("Thu, 01 Jan 2026 00:02:00 +99999999999999", None),
