@@ -122,6 +122,7 @@ async def test_crawlee_finishes_what_is_under_way_and_leaves_the_rest(local_brok
 
 
 @pytest.mark.slow(15)
+@pytest.mark.long
 async def test_what_crawlee_has_not_answered_when_killed_is_read_again(local_broker, tmp_path):
     async with website(60) as site, desk(local_broker.bootstrap_servers) as fleet:
         [host] = site.hosts

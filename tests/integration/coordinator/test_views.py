@@ -139,6 +139,7 @@ async def test_a_database_that_hangs_keeps_nobody_but_who_looks(viewed, view_dat
     assert (await get(viewed, "/hosts.json"))[0] == 200
 
 
+@pytest.mark.long
 async def test_pages_are_read_by_the_user_who_may_read_them(view_settings, view_database, tmp_path):
     for role, wanted in (("freshet_coordinator", {503}), ("freshet_readonly", {200})):
         with a_login(view_database, role) as address:

@@ -124,6 +124,7 @@ async def test_a_host_with_its_quota_full_gets_no_more(local_broker, deploy, tmp
     assert all("/calendar/" in url for url in urls_of(records))
 
 
+@pytest.mark.long
 async def test_two_discoverers_that_are_killed_fill_a_quota_and_let_in_not_one_page_more(
     local_broker, deploy, tmp_path
 ):

@@ -86,6 +86,7 @@ async def test_what_was_learned_stays_and_nothing_counts_twice(two, monkeypatch)
     assert growing.learned() == still.learned()
 
 
+@pytest.mark.long
 async def test_after_a_second_growth_what_was_sent_before_the_first_still_counts(two, monkeypatch):
     """Of producers that have heard of no growth, or of one."""
     monkeypatch.setattr(Refits, "are_due", lambda *_: False)
@@ -223,6 +224,7 @@ async def test_the_others_do_not_wait_while_what_was_split_is_loaded(two, monkey
     assert growing.log.passed_on - before > passed_on
 
 
+@pytest.mark.long
 async def test_shards_without_hosts_are_not_loaded_before_something_comes(two, monkeypatch):
     """A growth may add hundreds, and meanwhile nothing of the others would be applied."""
     monkeypatch.setattr(Refits, "are_due", lambda *_: False)

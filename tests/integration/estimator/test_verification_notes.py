@@ -181,6 +181,7 @@ async def test_a_shard_that_was_given_up_and_that_nobody_took_yet_is_not_refitte
     assert run.found() == NOTHING
 
 
+@pytest.mark.long
 async def test_shards_that_another_takes_right_after_a_refit_were_part_of_it(
     settings, beginning_url, kafka, start
 ):

@@ -77,6 +77,7 @@ def test_a_trace_is_replayed_within_the_budget(system_dir: Path) -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.long
 def test_a_trace_that_cannot_be_read_stops_everything(system_dir: Path) -> None:
     (system_dir / "pages.csv").write_text(PAGES)
     (system_dir / "events.csv").write_text(EVENTS + "soon,https://h0.example/0,change,\n")

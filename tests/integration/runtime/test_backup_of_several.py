@@ -102,6 +102,7 @@ def _pages(url):
 
 
 @pytest.mark.slow(20)
+@pytest.mark.long
 async def test_one_of_two_databases_is_restored_alone_and_both_together(
     local_broker, postgres_server, monkeypatch, tmp_path
 ):

@@ -126,6 +126,7 @@ def counts(slots: list[float], since: float, until: float) -> list[int]:
     return np.histogram(slots, edges)[0].tolist()
 
 
+@pytest.mark.long
 async def test_clocks_that_are_wrong_and_are_set_cost_no_crawls(system, tmp_path):
     """One scheduler is an hour ahead, the coordinator an hour behind; then both are set."""
     ahead, behind = tmp_path / "ahead", tmp_path / "behind"

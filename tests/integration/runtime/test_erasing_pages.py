@@ -224,6 +224,7 @@ def watched(settings):
         return [connection.execute(query).fetchall() for query in queries]
 
 
+@pytest.mark.long
 async def test_pages_and_a_host_leave_for_good_while_the_workers_run(settings, tmp_path):
     publisher = Publisher(settings)
     await publisher.start()

@@ -84,7 +84,11 @@ async def give_budget(fleet):
     await fleet.publisher.send_global(MULTIPLIERS, Multipliers(2, now, now, 1e6, 40.0, 0.0, shares))
 
 
-@pytest.mark.parametrize("home_goes", [False, True], ids=["the other", "the home"])
+@pytest.mark.parametrize(
+    "home_goes",
+    [pytest.param(False, marks=pytest.mark.long), True],
+    ids=["the other", "the home"],
+)
 async def test_shards_of_one_database_are_split_and_picked_while_another_is_away(
     settings, servers, tmp_path, monkeypatch, home_goes
 ):

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 
+import pytest
 from workers import settings_for
 
 from shared.contracts.codec import encode
@@ -44,6 +45,7 @@ class SlowLearner:
             await asyncio.sleep(SLOW_SECONDS)
 
 
+@pytest.mark.long
 async def test_an_outcome_waits_for_its_page_however_long(local_broker):
     settings = settings_for(
         local_broker.bootstrap_servers,

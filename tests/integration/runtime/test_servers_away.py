@@ -102,6 +102,7 @@ async def test_a_database_that_is_away_is_waited_for(local_broker, own_postgres,
     assert await written(settings, DEAD_LETTERS) == 0
 
 
+@pytest.mark.long
 async def test_a_scheduler_waits_for_the_database_of_its_shards(
     local_broker, own_postgres, tmp_path
 ):
@@ -169,6 +170,7 @@ async def publish_signals(settings, numbers):
         await publisher.stop()
 
 
+@pytest.mark.long
 async def test_a_flood_before_a_slow_database_stays_on_the_broker(
     local_broker, database_url, tmp_path
 ):

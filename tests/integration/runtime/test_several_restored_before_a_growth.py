@@ -61,6 +61,7 @@ async def until_all_is_applied(estimator):
 
 
 @pytest.mark.slow(30)
+@pytest.mark.long
 async def test_workers_read_on_and_then_what_went_back_grows_again(
     local_broker, postgres_server, monkeypatch, tmp_path
 ):

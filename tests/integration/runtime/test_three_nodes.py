@@ -91,6 +91,7 @@ async def lose_some(cluster, settings):
     return gone
 
 
+@pytest.mark.long
 async def test_partitions_of_other_nodes_are_read_and_theirs_when_the_node_is_back(
     cluster, settings_of_three
 ):
@@ -113,6 +114,7 @@ async def test_partitions_of_other_nodes_are_read_and_theirs_when_the_node_is_ba
         await reader.stop()
 
 
+@pytest.mark.long
 async def test_a_group_that_commits_reads_those_of_other_nodes_too(cluster, settings_of_three):
     gone = await lose_some(cluster, settings_of_three)
     handled, stopping = set(), asyncio.Event()
@@ -147,6 +149,7 @@ async def leader_of(settings, name):
         await consumer.stop()
 
 
+@pytest.mark.long
 async def test_what_followers_have_not_copied_yet_is_not_known(cluster, prefix):
     settings = load_settings(
         kafka_bootstrap_servers=cluster.bootstrap_servers,

@@ -257,6 +257,7 @@ async def until_positions_are_well(settings):
             await asyncio.sleep(0.2)
 
 
+@pytest.mark.long
 async def test_workers_that_start_without_one_database_take_up_the_shards_of_the_other(
     settings, servers, tmp_path
 ):

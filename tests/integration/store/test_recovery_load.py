@@ -7,6 +7,7 @@ from services.bench import recovery_load
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
 
 
+@pytest.mark.long
 def test_a_shard_is_loaded_with_what_is_in_flight_and_picks():
     answer = recovery_load.run(3_000, in_flight=200)
     assert answer["requests_in_flight"] == 200

@@ -48,6 +48,7 @@ def test_it_grows_by_the_same_command_and_the_other_stays_as_it_is(filled, resto
     assert_each_is_where_it_belongs(restored, Layout(16, 8, frozenset(range(8))))
 
 
+@pytest.mark.long
 def test_it_catches_up_with_two_growths_at_once(filled, restored):
     grown(filled, 2 * SHARDS)
     grown(filled, 4 * SHARDS)

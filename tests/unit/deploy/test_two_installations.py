@@ -40,6 +40,7 @@ def both_trials(case):
 
 
 @pytest.mark.slow(12)
+@pytest.mark.long
 def test_each_release_is_told_of_what_is_wrong_with_it_and_of_nothing_else(tmp_path):
     files = [rules_of(namespace, tmp_path) for namespace in (HERE, THERE)]
     trials = [each for case in CASES for each in both_trials(case)]

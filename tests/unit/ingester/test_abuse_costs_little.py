@@ -19,7 +19,7 @@ def test_an_attack_costs_other_pages_little_and_draws_hardly_any_crawls():
     assert row["crawls_of_attacked"] <= 1.5 * row["crawls_without"]
 
 
-@pytest.mark.slow(1)
+@pytest.mark.long
 def test_without_names_the_same_attacker_is_heard_much_more_and_a_seed_repeats_itself():
     options = {"pages": 40, "days": 4.0, "begin": 2.0, "seed": 3, "attack": "flood"}
     first, again = run(**options), run(**options)

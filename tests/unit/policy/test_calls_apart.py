@@ -102,6 +102,7 @@ def run(project: Path, *calls: str) -> tuple[list[float], int, list[str]]:
 
 
 @pytest.mark.slow(10)
+@pytest.mark.long
 def test_what_is_large_is_called_where_it_is_in_this_process_and_in_the_next(project):
     calls = ["other(0.0)", "one(0.0)", "large(0.0)", "countdown(0.0)"]
     expected = [0.25 + 1.5, 1.5, 0.5, 0.5]

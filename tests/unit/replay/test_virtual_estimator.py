@@ -150,6 +150,7 @@ def worker() -> EstimatorHandler:
 
 
 @pytest.mark.slow(8)
+@pytest.mark.long
 def test_the_worker_learns_the_same_from_the_same_messages() -> None:
     trace = web()
     lab = listened(trace, 25.0)

@@ -89,7 +89,7 @@ def test_pages_beyond_the_calendar_do_not_come_up_together():
 
 
 @pytest.mark.slow(2)
-@pytest.mark.parametrize("delay", [3.0, 2000.0])
+@pytest.mark.parametrize("delay", [3.0, pytest.param(2000.0, marks=pytest.mark.long)])
 def test_pages_that_are_due_in_the_same_hundred_seconds_are_looked_at_some_at_each_tick(delay):
     """2000 s from now is in the coarse part."""
     world = World(rules(host_rate=1e6))

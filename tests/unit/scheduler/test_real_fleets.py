@@ -165,6 +165,7 @@ def staleness_of_others(pages, silent, rate, changes, seconds, timeout):
 
 
 @pytest.mark.slow(2)
+@pytest.mark.long
 def test_pages_that_nobody_answers_cost_the_others_next_to_nothing():
     """Two thousand pages at thirty crawls a second; the crawlers drop each tenth without a word."""
     pages = pages_of(2000)

@@ -271,6 +271,7 @@ def test_many_are_told_in_parts(monkeypatch):
     assert known.keys() == {page.page_id for page in world.identities}
 
 
+@pytest.mark.long
 def test_while_nobody_can_be_told_only_what_waits_is_kept():
     world = world_of()
     page_id, now = world.identities[0].page_id, START
