@@ -1,13 +1,16 @@
 """What keeps the host of a page from being crawled, in words."""
 
 import math
-from datetime import UTC, datetime
-from typing import Any
+from datetime import MAXYEAR, UTC, datetime
+from typing import Any, Final
 
 from shared.rules.host_rules import HostRules
 from shared.store.page_status import NEVER
 from shared.units import SECONDS_PER_DAY
 from shared.views.hosts import WHOSE
+
+_LAST: Final = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
+"""The last moment that has a date."""
 
 
 def host_reasons(host: dict[str, Any], now: float) -> list[str]:
@@ -64,4 +67,6 @@ def when(time: float | None, now: float) -> str:
         return "never"
     days = (time - now) / SECONDS_PER_DAY
     distance = f"in {days:.3g} days" if days >= 0 else f"{-days:.3g} days ago"
+    if time > _LAST:
+        return f"after the year {MAXYEAR} ({distance})"
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}Z ({distance})"

@@ -34,8 +34,8 @@ export function stretch(seconds) {
 export function when(time, now) {
   if (time === null || time === undefined) return "never";
   const date = new Date(time * 1000);
-  if (Number.isNaN(date.getTime())) return "never";
   const distance = time >= now ? `in ${stretch(time - now)}` : `${stretch(now - time)} ago`;
+  if (Number.isNaN(date.getTime())) return distance;
   return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC (${distance})`;
 }
 

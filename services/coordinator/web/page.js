@@ -9,7 +9,10 @@ function curve(answer, holder) {
   const most = Math.max(...value, threshold ?? 0);
   const of = due === null ? "" : `, reached ${when(due, answer.now)}`;
   const name = `value ${number(answer.decision.crawl_value)} now, threshold ${number(threshold)}${of}`;
-  const day = (time) => new Date(time * 1000).toISOString().slice(0, 16).replace("T", " ");
+  const day = (time) => {
+    const date = new Date(time * 1000);
+    return Number.isNaN(date.getTime()) ? "beyond all dates" : date.toISOString().slice(0, 16).replace("T", " ");
+  };
   const last = at[at.length - 1];
   const { svg, x, y, width } = axes(holder, name, [at[0], last], roundBounds(0, most), [day(at[0]), day(last)]);
   const corners = at.map((time, i) => `${x(time).toFixed(1)},${y(value[i]).toFixed(1)}`);

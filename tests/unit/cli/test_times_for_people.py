@@ -11,6 +11,7 @@ from services.cli.commands import hosts, subscriptions
 from services.cli.main import main
 from shared.store import subscriptions as stored
 from shared.views import answers
+from shared.views.host_reasons import when
 
 UNTIL = 1.7e9 + 12 * 3600 + 7
 
@@ -66,3 +67,9 @@ def test_a_subscription_that_no_hub_has_granted_yet_has_no_end(monkeypatch, ends
             assert json.loads(result.stdout)[0]["lease_ends"] == expected
         else:
             assert told in result.stdout
+
+
+@pytest.mark.parametrize("time", [253_402_300_800.0, 1e12, 1e300])
+def test_a_page_that_is_due_after_all_dates_is_said_to_be(time):
+    assert when(time, 0.0) == f"after the year 9999 (in {time / 86_400.0:.3g} days)"
+    assert when(253_402_300_799.0, 0.0).startswith("9999-12-31 23:59:59Z")
