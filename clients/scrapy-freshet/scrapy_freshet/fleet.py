@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import ConsumerStoppedError, KafkaError
+from aiokafka.errors import ConsumerStoppedError, KafkaError, MessageSizeTooLargeError
 from msgspec.structs import replace
 from scrapy.crawler import Crawler
 
@@ -295,7 +295,7 @@ class Fleet:
         self._count(f"freshet/outcomes/{outcome.result or 'digest'}")
 
     async def _send(self, topic: str, host: str, message: bytes, trace: Trace = None) -> None:
-        """Send until the broker has it; aiokafka's default partitioner is the wanted one."""
+        """Send until the broker has it, or never would; aiokafka's default partitioner is ours."""
         (wait, most), name = WAIT_SECONDS, self._topic(topic)
         while self._producer is not None:
             try:
@@ -303,6 +303,8 @@ class Fleet:
             except KafkaError as error:
                 self._count("freshet/send_errors")
                 log.warning("the broker did not take a message for %s: %r", topic, error)
+                if isinstance(error, MessageSizeTooLargeError):
+                    return
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, most)
             else:

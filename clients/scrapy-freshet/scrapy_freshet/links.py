@@ -42,7 +42,8 @@ def links_of(response: Response) -> list[str]:
         if url := _url_of(href, base, response):
             urls.setdefault(url, is_followed)
     found = dict.fromkeys(url.partition("#")[0] for url, followed in urls.items() if followed)
-    return [url for url in found if len(url) <= MOST_URL_CHARACTERS]
+    # A host that IDNA refuses stays as it was written: there is no such page.
+    return [url for url in found if url.isascii() and len(url) <= MOST_URL_CHARACTERS]
 
 
 def _first_hrefs(response: HtmlResponse) -> dict[str, bool]:

@@ -49,6 +49,13 @@ def test_what_is_no_page_is_left_out():
     assert links_of(page(anchors("/" + "x" * MOST_URL_CHARACTERS))) == []
 
 
+def test_links_to_hosts_that_cannot_be_are_left_out_however_long_they_are_in_bytes():
+    host = "".join(chr(0x4E00 + n) for n in range(1_500))
+    assert links_of(page(anchors(f"http://{host}/", "http://bücher.example/"))) == [
+        "http://xn--bcher-kva.example/"
+    ]
+
+
 def test_what_is_not_to_be_followed_is_not_told():
     body = '<a href="/no" rel="nofollow">x</a><a href="/ugc" rel="ugc nofollow">x</a>'
     assert links_of(page(body + anchors("/yes"))) == ["http://a.example/yes"]
