@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 from aiokafka import ConsumerRecord
 
-from services.estimator import application, decoding, handler, persistence, processing, writing
+from services.estimator import decoding, handler, host_events, persistence, processing, writing
 from services.estimator.announcing import Outbox
 from services.estimator.application import ShardEffects, apply_records
 from services.estimator.commits import Commit
@@ -235,4 +235,4 @@ def _by_arrival(kind: str) -> Planted:
 @breaks(Promise.HOSTS)
 def addresses_unlearned() -> Planted:
     """An estimator leaves out what outcomes say of the addresses of hosts."""
-    return instead(application, "goes_over", lambda *_: False)
+    return instead(host_events, "goes_over", lambda *_: False)

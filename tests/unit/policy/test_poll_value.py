@@ -70,7 +70,7 @@ def test_what_hides_between_two_polls_does_not_mislead():
     for _ in range(300):
         shown = rng.random(40) < -np.expm1(-rate * days)
         record = record.after(days, int(shown.sum()), float(worth[shown].sum()))
-        days = poll_interval(record.worth_a_day(), price)
+        days = poll_interval(record.worth_a_day(price), price)
     # V = 40 h(τ) = 0.264 · 40 at τ = 1.
     assert days == pytest.approx(0.9, abs=0.08)
 
@@ -78,13 +78,13 @@ def test_what_hides_between_two_polls_does_not_mislead():
 def test_a_record_forgets_and_a_quiet_source_is_asked_ever_more_rarely():
     record = PollRecord().after(1.0, 4, 8.0)
     assert record == (8.0, 4.0, 1.0)
-    assert record.worth_a_day() == 8.0 + 0.5 * 2.0
+    assert record.worth_a_day(1.0) == 8.0 + 0.5 * 2.0
     later = record.after(MEMORY_DAYS, 0, 0.0)
     assert later.worth == pytest.approx(8.0 / np.e)
     intervals, quiet = [], PollRecord()
     for _ in range(6):
         quiet = quiet.after(10.0, 0, 0.0)
-        intervals.append(poll_interval(quiet.worth_a_day(), 1.0))
+        intervals.append(poll_interval(quiet.worth_a_day(1.0), 1.0))
     assert intervals == sorted(intervals)
     assert intervals[0] == pytest.approx(np.sqrt(2.0 * 10.0 / 0.5))
 
