@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from aiokafka.errors import MessageSizeTooLargeError
 from scrapy import Request, Spider
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse
@@ -103,16 +102,6 @@ async def test_content_is_answered_when_the_callback_has_ended(member):
     assert outcome["digest"]
     assert (outcome["request_id"], outcome["http_status"]) == ("r1", 200)
     assert member.fleet._positions.to_commit() == {0: 8}
-
-
-async def test_what_no_broker_takes_is_not_sent_for_ever(member):
-    async def send_and_wait(*_, **__):
-        raise MessageSizeTooLargeError
-
-    member.broker.send_and_wait = send_and_wait
-    member.fleet.fail("r1")
-    await asyncio.wait_for(asyncio.gather(*member.fleet._sending), 5.0)
-    assert member.stats.get_value("freshet/send_errors") == 1
 
 
 async def test_a_traced_request_has_its_header_back_with_its_outcome(member):
