@@ -23,8 +23,8 @@ from shared.policy.lambdacrawl.learning import ObservedHistory, learned_change_r
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-EPOCHS = 73
-"""Of a long replay; never shorter than a day, which is [K]'s epoch."""
+EPOCH_DAYS = 1.0
+"""[K] supplement 9.6: rates are learned, and solved for, every day."""
 
 
 class Facts(NamedTuple):
@@ -56,7 +56,8 @@ class RatePolicy:
     def parameters(self) -> dict[str, Any]:
         """For the report."""
         rates = "learned" if self.learns else "those of the whole trace"
-        return {"change_rates": rates, "heeds_complete_signals": self.heeds_signals}
+        about = {"change_rates": rates, "heeds_complete_signals": self.heeds_signals}
+        return about | {"epoch_days": EPOCH_DAYS} if self.learns else about
 
 
 class _State(NamedTuple):
@@ -75,7 +76,7 @@ def run_by_rate(
     slot_days: Floats,
     policy: RatePolicy,
     seed: int,
-    epoch_days: float | None = None,
+    epoch_days: float = EPOCH_DAYS,
     told: Callable[[float, Floats], None] | None = None,
 ) -> NDArray[np.int64]:
     """Replay `trace`; the page of each slot. `told` hears (day, rates) at the start of epochs."""
@@ -95,8 +96,7 @@ def run_by_rate(
     )
     events = trace.merged_events()
     crawled = np.full(slots, -1, np.int64)
-    length = epoch_days or max(1.0, trace.days / EPOCHS)
-    ends = np.append(np.arange(length, trace.days, length), trace.days)
+    ends = np.append(np.arange(epoch_days, trace.days, epoch_days), trace.days)
     bandwidth = slots / (trace.days - trace.judged_from)
     rng = np.random.default_rng([seed, 7])
     heeded = rng.random(events[0].size)

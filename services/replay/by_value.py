@@ -31,6 +31,9 @@ Progress = Callable[[float], None]
 STRETCH_DAYS = 20.0
 """Progress is told so often."""
 
+LEARNING_DAYS = 1.0
+"""The lab's learner counts days without signals so often, of pages that are not crawled, too."""
+
 LAB, CALENDAR = "lab", "calendar"
 """Selections: the lab's own (`selecting`), of any value; the scheduler's, of the exact value, or of
 what else its pages may be crawled for."""
@@ -125,7 +128,8 @@ def run_by_value(
     else:
         run = ListsRun(trace, columns, hosts, rules, slot_days, events, estimator)
     first = 0
-    for day in [*np.arange(STRETCH_DAYS, trace.days, STRETCH_DAYS).tolist(), trace.days]:
+    length = LEARNING_DAYS if learner == state.SMOOTHED else STRETCH_DAYS
+    for day in [*np.arange(length, trace.days, length).tolist(), trace.days]:
         stop = int(np.searchsorted(slot_days, day, "right")) if day < trace.days else slot_days.size
         run.fill(first, stop, crawled[first:stop])
         first = stop

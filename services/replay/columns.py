@@ -30,7 +30,6 @@ PAGE = np.dtype(
         ("last_crawl", np.float64),
         ("signals", np.float64),
         ("all_signals", np.float64),
-        ("last_signal", np.float64),
         ("held", np.bool_),
         ("changed", np.bool_),
     ],
@@ -41,9 +40,8 @@ PAGE = np.dtype(
 `host` is a row in the tables of hosts; `born` the day at which the page becomes known; `held`
 whether there is a copy; `rate` the unsignalled change rate α a day, burst multiplier included;
 `kappa` the evidence κ̄ of a usual signal; `signals` those since the last crawl, each by the weight
-of its source (κ_k/κ̄ at the host); `all_signals` since the beginning; `last_signal` the day of the
-last one; `changed` whether the page changed since its last crawl, which a policy learns by a crawl
-alone.
+of its source (κ_k/κ̄ at the host); `all_signals` since the beginning; `changed` whether the page
+changed since its last crawl, which a policy learns by a crawl alone.
 """
 
 
@@ -52,6 +50,8 @@ class Columns(NamedTuple):
 
     pages: NDArray[Any]
     """Of type `PAGE`."""
+    last_signals: Floats
+    """Days of the last signals from the sources in each slot, (pages, SOURCES)."""
     alpha: Floats
     """Of `SMOOTHED`, as are the columns below: unsignalled change rate α, per day."""
     kappa: Floats
@@ -94,9 +94,9 @@ def new_columns(trace: Trace) -> Columns:
     pages["held"] = trace.held
     pages["rate"] = INITIAL_CHANGE_RATE
     pages["kappa"] = evidence
-    pages["last_signal"] = -np.inf
     return Columns(
         pages=pages,
+        last_signals=np.full((count, SOURCES), -np.inf),
         alpha=np.full(count, INITIAL_CHANGE_RATE),
         kappa=np.full(count, evidence),
         errors=np.zeros(count),

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.replay.columns import Columns, Hosts
-from services.replay.learning import learn_from_crawl, take_signal
+from services.replay.columns import SMOOTHED, Columns, Hosts
+from services.replay.learning import count_quiet_days, learn_from_crawl, take_signal
 from services.replay.selecting import (
     Lists,
     Rules,
@@ -137,6 +137,9 @@ class ListsRun:
     def fill(self, first: int, stop: int, crawled: Integers) -> None:
         """Fill `crawled`, the pages of the slots from `first` to `stop`."""
         ends = [stop] if stop > first else []
+        if ends and self._rules.learner == SMOOTHED:
+            # Bounds hold within a stretch because values rise: with falling γ they might not.
+            count_quiet_days(self._columns, float(self._slot_days[first]))
         if self._estimator is not None:
             ticks = (self._slot_days[first:stop] / TICK_DAYS).astype(np.int64)
             ends = [*(first + 1 + np.flatnonzero(np.diff(ticks))).tolist(), *ends]

@@ -29,13 +29,14 @@ def take_signal(
 ) -> None:
     """Take a signal of page `row` in, from the source in `slot`.
 
-    One within `delay_days` of the last crawl is about what that saw. As in production, two at the
-    same time are one.
+    One within `delay_days` of the last crawl is about what that saw. With the production learner
+    one at the time of the last from the same source is left out, as in production; not so one at
+    the time of another source's.
     """
     page = columns.pages[row]
-    if learner == PRODUCTION and day <= page.last_signal:
+    if learner == PRODUCTION and day <= columns.last_signals[row, slot]:
         return
-    page.last_signal = day
+    columns.last_signals[row, slot] = day
     page.all_signals += 1.0
     if day > page.last_crawl + delay_days or not page.held:
         page.signals += hosts.weights[page.host, slot]
@@ -49,6 +50,8 @@ def take_signal(
 def learn_from_crawl(columns: Columns, learner: int, row: int, now: float) -> None:
     """Take a crawl of page `row` at day `now` in: record, fit, new state."""
     page = columns.pages[row]
+    if learner == SMOOTHED:
+        page.gamma = signal_rate(page.all_signals, now - page.born)
     if learner == SMOOTHED and page.held:
         slot = columns.records[row] % DEPTH
         columns.intervals[row, slot] = now - page.last_crawl
@@ -75,3 +78,15 @@ def learn_from_crawl(columns: Columns, learner: int, row: int, now: float) -> No
     page.signals = 0.0
     columns.pending[row] = 0.0
     page.last_crawl = now
+
+
+@compiled
+def count_quiet_days(columns: Columns, day: float) -> None:
+    """Have γ of all pages go by the days until `day`, in which they may not have been crawled.
+
+    γ̂ = (n + ½)/(t + ½) is of all days watched ([K] algorithm 4 line 13): without this, a page that
+    is hardly ever crawled keeps the rate that it had at its last signal.
+    """
+    for row in range(columns.pages.size):
+        page = columns.pages[row]
+        page.gamma = signal_rate(page.all_signals, max(day - page.born, 0.0))

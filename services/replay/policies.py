@@ -178,8 +178,8 @@ def is_online(name: str) -> bool:
     """Whether a policy, unless an oracle tells it, goes by nothing but what it has seen so far.
 
     So its replay of the beginning of a trace is the beginning of its replay of the whole. Not so:
-    rates solved in epochs of a share of the trace, for its mean budget and the pages whose signals
-    are complete throughout; and what was tuned on the very trace.
+    rates solved for the trace's mean budget and the pages whose signals are complete throughout;
+    and what was tuned on the very trace.
     """
     policy = POLICIES[name]
     if isinstance(policy, ValuePolicy):

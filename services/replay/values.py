@@ -6,14 +6,12 @@ value alone.
 
 import math
 
-from shared.policy.approximations import leading_terms
+from shared.contracts.objectives import FRESHNESS
+from shared.contracts.objectives import HARMONIC as HARMONIC_OBJECTIVE
+from shared.policy.approximations import TRUSTED_PRECISION, TRUSTED_RECALL, leading_terms
 from shared.policy.compiled import compiled
-from shared.policy.harmonic import harmonic_value_scalar
-from shared.policy.kernels.crawl_value import (
-    change_rate_scalar,
-    value_and_psi,
-    value_at_evidence,
-)
+from shared.policy.kernels.crawl_value import change_rate_scalar, value_and_psi
+from shared.policy.objectives import objective_value_scalar
 
 EXACT = 0
 """GREEDY-NCIS, and production: the exact value with noisy signals."""
@@ -28,12 +26,6 @@ FIRST_TERMS = 4
 HARMONIC = 5
 """The harmonic objective, in its Ein form."""
 
-TRUSTED_PRECISION, TRUSTED_RECALL = 0.7, 0.6
-"""[N] section 6.7: above both, GREEDY-CIS+ trusts a page's signals."""
-
-SAME_SIGNALS = 1e-9
-"""Sums of weights that are so near to a whole number are it."""
-
 
 @compiled
 def _trusting(alpha: float, kappa: float, gamma: float, elapsed: float, signals: float) -> float:
@@ -41,23 +33,6 @@ def _trusting(alpha: float, kappa: float, gamma: float, elapsed: float, signals:
     if not (gamma > 0.0 and kappa > 0.0):
         return value_and_psi(alpha, 0.0, 0.0, elapsed, 0.0)[0]
     return value_and_psi(alpha, math.inf, -gamma * math.expm1(-kappa), elapsed, signals)[0]
-
-
-@compiled
-def _exact(alpha: float, kappa: float, gamma: float, elapsed: float, signals: float) -> float:
-    if signals == math.floor(signals):
-        return value_and_psi(alpha, kappa, gamma, elapsed, signals)[0]
-    return value_at_evidence(alpha, kappa, gamma, elapsed, kappa * signals)[0]
-
-
-@compiled
-def _harmonic(alpha: float, kappa: float, gamma: float, elapsed: float, signals: float) -> float:
-    """Part of a signal counts as the time in which the page's age grows as much."""
-    whole = math.floor(signals + SAME_SIGNALS)
-    part = signals - whole
-    if part > 0.0 and alpha > 0.0:
-        elapsed -= part * math.expm1(-kappa) / alpha
-    return harmonic_value_scalar(alpha, kappa, gamma, elapsed, whole, False)
 
 
 @compiled
@@ -76,13 +51,13 @@ def unit_value(
     whole under `EXACT` and `HARMONIC`: those of some sources count for more than others'.
     """
     if kind == EXACT:
-        return _exact(alpha, kappa, gamma, elapsed, signals)
+        return objective_value_scalar(FRESHNESS, alpha, kappa, gamma, elapsed, signals)
     if kind == TRUSTING:
         return _trusting(alpha, kappa, gamma, elapsed, signals)
     if kind == FIRST_TERMS:
         return leading_terms(alpha, kappa, gamma, elapsed, signals, terms)
     if kind == HARMONIC:
-        return _harmonic(alpha, kappa, gamma, elapsed, signals)
+        return objective_value_scalar(HARMONIC_OBJECTIVE, alpha, kappa, gamma, elapsed, signals)
     change_rate = change_rate_scalar(alpha, kappa, gamma)
     if kind == SELECTIVE and gamma > 0.0 and change_rate > 0.0:
         precision = -math.expm1(-kappa)

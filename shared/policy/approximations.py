@@ -14,8 +14,8 @@ from shared.policy.kernels.noisy import saturated_terms, term
 from shared.policy.model import Column, PageParameters, as_columns
 from shared.policy.value import crawl_value
 
-_TRUSTED_PRECISION = 0.7
-_TRUSTED_RECALL = 0.6
+TRUSTED_PRECISION, TRUSTED_RECALL = 0.7, 0.6
+"""[N] section 6.7: above both, GREEDY-CIS+ trusts a page's signals."""
 
 
 def greedy_value(
@@ -61,7 +61,7 @@ def greedy_cis_plus_value(
     """GREEDY-CIS+: GREEDY-CIS where precision > 0.7 and recall > 0.6, GREEDY elsewhere [N]."""
     pages = PageParameters.from_columns(importance, alpha, kappa, gamma)
     columns = (pages.importance, pages.alpha, pages.kappa, pages.gamma)
-    trusted = (pages.precision > _TRUSTED_PRECISION) & (pages.recall > _TRUSTED_RECALL)
+    trusted = (pages.precision > TRUSTED_PRECISION) & (pages.recall > TRUSTED_RECALL)
     return np.where(
         trusted,
         greedy_cis_value(*columns, elapsed_days, signals),

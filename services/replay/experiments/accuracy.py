@@ -16,6 +16,7 @@ from services.replay.generated import PaperPopulation, heavy_tailed, make_trace
 from services.replay.policies import POLICIES, replay_policy
 from services.replay.slots import Budget
 from services.replay.trace import Trace
+from shared.policy.approximations import TRUSTED_PRECISION, TRUSTED_RECALL
 from shared.policy.lambdacrawl.continuous import continuous_freshness, optimal_continuous_rates
 from shared.policy.model import PageParameters
 
@@ -141,9 +142,9 @@ def figure_4(scale: Scale, told: Told, sizes: Sequence[int] = SIZES) -> Figure:
 def figure_5(scale: Scale, told: Told, shares: Sequence[float] = (0.0, 0.1, 0.2)) -> Figure:
     """Precision and recall that the policies know wrongly: p of each is uniform noise.
 
-    Importance and change rates have the published shape of [K]'s dataset; 5 % of pages have the
-    best signals, the others poor ones ([N] section 6.7; figure 1 for their distribution). A slot
-    for each twentieth of pages a day, 200 days.
+    Importance and change rates, which are known, have the published shape of [K]'s dataset; 5 % of
+    pages have the best signals, the others poor ones ([N] section 6.7; figure 1 for their
+    distribution). A slot for each twentieth of pages a day, 200 days.
     """
     policies = ("GREEDY", "GREEDY-CIS+", "GREEDY-NCIS")
     found = np.empty((len(policies), scale.repetitions, len(shares)))
@@ -158,13 +159,17 @@ def figure_5(scale: Scale, told: Told, shares: Sequence[float] = (0.0, 0.1, 0.2)
         trace = make_trace(truth, 200.0, rng)
         for column, share in enumerate(shares):
             noise = rng.random((2, good.size))
-            believed = _believed(
+            precision = (1 - share) * truth.precision + share * noise[0]
+            recall = (1 - share) * truth.recall + share * noise[1]
+            believed = (
                 truth,
-                (1 - share) * truth.precision + share * noise[0],
-                (1 - share) * truth.recall + share * noise[1],
+                _believed_or_ignored(truth, precision, recall),
+                _believed(truth, precision, recall),
             )
             for row, name in enumerate(policies):
-                found[row, repetition, column] = _accuracy_believing(trace, slots, name, believed)
+                found[row, repetition, column] = _accuracy_believing(
+                    trace, slots, name, believed[row]
+                )
         told((repetition + 1) / scale.repetitions)
     series = [
         summarised(name, list(shares), values) for name, values in zip(policies, found, strict=True)
@@ -183,7 +188,11 @@ def _with_quality(
 
 
 def _believed(truth: PageParameters, precision: np.ndarray, recall: np.ndarray) -> PageParameters:
-    """The pages under wrong beliefs; change rate and rate of signals are observed rightly."""
+    """The pages as GREEDY-NCIS takes them; their rate of signals is observed rightly.
+
+    Believed recall has α = (1 − λ)Δ, believed precision κ; the text does not say which of λ, p, Δ
+    and γ gives way when they contradict one another.
+    """
     return PageParameters.from_columns(
         truth.importance,
         truth.change_rate * (1 - np.minimum(recall, 1.0)),
@@ -192,14 +201,22 @@ def _believed(truth: PageParameters, precision: np.ndarray, recall: np.ndarray) 
     )
 
 
+def _believed_or_ignored(
+    truth: PageParameters, precision: np.ndarray, recall: np.ndarray
+) -> PageParameters:
+    """The pages as GREEDY-CIS+ takes them: those of high precision and recall by GREEDY-CIS, with
+    signals at the rate λΔ that are all true, and all others by GREEDY; at the known Δ."""
+    is_trusted = (precision > TRUSTED_PRECISION) & (recall > TRUSTED_RECALL)
+    told = np.where(is_trusted, recall, 0.0)
+    return PageParameters.from_rates(truth.importance, truth.change_rate, told, 0.0)
+
+
 def _accuracy_believing(
     trace: Trace, slots: np.ndarray, name: str, believed: PageParameters
 ) -> float:
     policy = POLICIES[name]
     if not isinstance(policy, ValuePolicy):
         raise TypeError(f"{name} does not crawl by value")
-    if not policy.uses_signals:
-        believed = trace.known or believed
     crawled = run_by_value(trace, slots, policy, believed).crawled
     return 1.0 - settle(trace, slots, crawled).staleness
 

@@ -103,8 +103,8 @@ def test_lambdacrawl_in_slots_costs_what_its_formulas_say() -> None:
     assert books.binary_cost == pytest.approx(wanted, rel=0.06)
 
 
-def test_learned_rates_are_solved_again_every_epoch() -> None:
-    trace = paper_trace(pages=40, days=12.0)
+def test_learned_rates_are_solved_again_every_day_of_however_long_a_trace() -> None:
+    trace = paper_trace(pages=40, days=80.0)
     policy = POLICIES["LLC"]
     heard: list[tuple[float, np.ndarray]] = []
     run_by_rate(
@@ -112,10 +112,10 @@ def test_learned_rates_are_solved_again_every_epoch() -> None:
         BUDGET.slot_times(trace.days),
         policy,
         0,
-        1.0,
-        lambda day, rates: heard.append((day, rates)),
+        told=lambda day, rates: heard.append((day, rates)),
     )
-    assert [day for day, _ in heard] == list(range(12))
+    assert [day for day, _ in heard] == list(range(80))
+    assert policy.parameters()["epoch_days"] == 1.0
     assert not np.allclose(heard[0][1], heard[-1][1])
     assert all(rates.sum() == pytest.approx(10.0) for _, rates in heard)
 

@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 
+from services.replay import values
+from services.replay.by_value import ValuePolicy, run_by_value
 from services.replay.experiments import accuracy, estimator_study, harmonic, wide_rates
 from services.replay.experiments.catalogue import FIGURES, figure_names
 from services.replay.experiments.results import Figure, Scale
 from services.replay.generated import heavy_tailed, make_trace
 from services.replay.policies import replay_policy
 from services.replay.slots import Budget
+from services.replay.trace import Trace
 from shared.policy.harmonic import harmonic_threshold
+from shared.policy.model import PageParameters
 
 
 def nobody(share: float) -> None:
@@ -92,6 +96,29 @@ def test_figure_4_stands_beside_the_independent_replication() -> None:
     for row in rows:
         # Populations differ: a replication of ten has a standard error of .0036 itself.
         assert row["accuracy"] == pytest.approx(row["replication"], abs=0.03)
+
+
+def test_figure_5_has_the_crawl_values_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    believed: dict[int, PageParameters] = {}
+    truth: list[PageParameters] = []
+
+    def noted(trace: Trace, slots: np.ndarray, policy: ValuePolicy, told: PageParameters) -> object:
+        believed[policy.value] = told
+        truth.append(trace.known)
+        return run_by_value(trace, slots, policy, told)
+
+    monkeypatch.setattr(accuracy, "run_by_value", noted)
+    accuracy.figure_5(Scale(repetitions=1, pages=200), nobody, shares=(0.2,))
+    pages, plus, noisy = truth[0], believed[values.SELECTIVE], believed[values.EXACT]
+    # The change rate is provided; only precision and recall are wrong.
+    for told in (believed[values.NO_SIGNALS], plus):
+        np.testing.assert_allclose(told.change_rate, pages.change_rate)
+    recall = 1.0 - noisy.alpha / pages.change_rate
+    trusted = (noisy.precision > 0.7) & (recall > 0.6)
+    assert 0 < trusted.sum() < 30
+    assert (plus.gamma[~trusted] == 0.0).all()
+    np.testing.assert_allclose(plus.recall[trusted], recall[trusted])
+    np.testing.assert_allclose(plus.false_signal_rate, 0.0)
 
 
 def test_a_study_is_named_by_the_first_part_of_its_figures() -> None:
