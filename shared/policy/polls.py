@@ -24,7 +24,7 @@ with the h of the crawl value: to poll is to crawl many pages at once.
 Learned from what polls show, where several signals of a page between two polls are seen as one. A
 poll after τ days shows each page with the probability 1 − e^{−δτ}: the worths of the pages that it
 shows add up to L(τ), without bias, whatever hides in between. With A = L(τ)/τ, the worth that came
-a day, V(τ) = Aτ²/2 up to the terms in (δτ)³: too much by a quarter where δτ = 1, by which τ is a
+a day, V(τ) = Aτ²/2 up to the terms in (δτ)³: too much by a fifth where δτ = 1, by which τ is a
 tenth too short, and the cost is flat there.
 
 λ₀ is the price of a slot in the long run. As long as copies are fresher than they will be then, the

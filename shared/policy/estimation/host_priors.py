@@ -6,14 +6,17 @@ p_hk on the precision p = 1 − e^{−κ}; both are refitted every few days from
 (design: production estimator, point 1):
 
     m₁ = mean α̂_i,   ℓ = mean [ψ(a_i) − ln(a_i/α̂_i)]      (posterior means of α and of ln α)
-    ln A − ψ(A) = ln m₁ − ℓ,  A in [0.3, 20],  B = A/m₁
+    ln A − ψ(A) = ln m₁ − ℓ,  A in [0.3, 20]
+    m = Σ E_i/(B + T_i) / Σ T_i/(B + T_i),  B ← A/m          (E changes in T days of records)
     p_h = Σ w z n p_i/(1 − e^{−s}) / Σ w n                   (expected share of true signals)
 
-over the host's crawled pages and five pseudo-pages at the statistics of its parent. The weight w is
-that of a page, whose signals count as five at most (`host_kernel.SIGNALS_OF_A_PAGE`). The parent of
-a host is its site if sites are given (then five pseudo-pages at the global statistics stand behind
-the site), and everything otherwise. All inputs are sums over pages, so shards may add them up. α̂
-and a are those of `light_modes`: a page far beyond its host's others does not speak for them.
+over the host's crawled pages and five pseudo-pages at the statistics of its parent. The B within m
+is that of the refit before: once refits settle m is m₁, but it gets there sooner, as pages with few
+crawls hold m₁ where it was. The weight w is that of a page, whose signals count as five at most
+(`host_kernel.SIGNALS_OF_A_PAGE`). The parent of a host is its site if sites are given (then five
+pseudo-pages at the global statistics stand behind the site), and everything otherwise. All inputs
+are sums over pages, so shards may add them up. α̂ and a are those of `light_modes`: a page far
+beyond its host's others does not speak for them.
 """
 
 from typing import Any, NamedTuple
