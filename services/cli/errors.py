@@ -96,6 +96,7 @@ _SAY_IT_THEMSELVES = {
     "shared.NotKnown",
     "services.TraceError",
     "services.RunRefused",
+    "services.PlanRefused",
     "deploy.ApacheKafkaUnavailableError",
 }
 

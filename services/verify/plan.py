@@ -1,5 +1,6 @@
 """What a verification is: how long, which faults, on which broker, and under what load."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,9 +76,18 @@ BUSY_SECONDS: Final = (4.0, 9.0)
 """What Retry-After asks for."""
 
 
+class PlanRefused(ValueError):
+    """A plan could show nothing; the text says what to ask for instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class VerifyPlan:
-    """A verification."""
+    """A verification.
+
+    Raises:
+        PlanRefused: its budget cannot keep its pages within their bound, so nobody could say which
+            of them were crawled too late.
+    """
 
     seconds: float
     """How long faults are injected; starting and draining come on top."""
@@ -100,6 +110,18 @@ class VerifyPlan:
     all are of this version from the beginning."""
     keep: Path | None = None
     """Folder for logs and records; None: a temporary one, which is removed where all is well."""
+
+    def __post_init__(self) -> None:
+        part = self.part_for_all * sum(self.rates) / (2.0 * self.highest_rate)
+        crawls = self.highest_rate * part * self.max_age_seconds
+        if crawls >= self.pages:
+            return
+        rate = math.ceil(self.pages / (part * self.max_age_seconds))
+        raise PlanRefused(
+            f"{self.pages} pages are to be crawled every {self.max_age_seconds:g} s, and a budget "
+            f"of {self.highest_rate:g} crawls per second at most, which changes, does not last for "
+            f"them: give --rate {rate} or --pages {math.floor(crawls)}"
+        )
 
     @property
     def classes(self) -> Mapping[str, Mapping[str, float]]:

@@ -24,7 +24,11 @@ _NEXT_TO_NOTHING: Final = 1e-4
 
 
 def deadlines(
-    due: Floats, changes: Sequence[tuple[float, float]], downtimes: Downtimes, end: float
+    due: Floats,
+    changes: Sequence[tuple[float, float]],
+    downtimes: Downtimes,
+    end: float,
+    crawled: Floats | None = None,
 ) -> Floats:
     """By when each of the pages that were due must have been crawled.
 
@@ -34,13 +38,15 @@ def deadlines(
             there is no limit.
         downtimes: in which nothing is crawled.
         end: Unix seconds at which the budget was taken away.
+        crawled: when each of the pages was crawled; infinite: never. Who was crawled while all was
+            thought to be down no longer waits, as often only a part of it is. None: nobody.
 
     Returns:
         Unix seconds, in the order of `due`; infinite where the budget did not last.
     """
     if not due.size:
         return due
-    times, served = _capacity(float(due[0]), changes, downtimes, end)
+    times, served = _capacity(float(due[0]), changes, downtimes, end, crawled)
     joined = np.interp(due, times, served)
     # Whoever joins finds those before him, as far as they are not served yet.
     each = 1.0 if changes else _NEXT_TO_NOTHING
@@ -53,7 +59,11 @@ def deadlines(
 
 
 def _capacity(
-    begin: float, changes: Sequence[tuple[float, float]], downtimes: Downtimes, end: float
+    begin: float,
+    changes: Sequence[tuple[float, float]],
+    downtimes: Downtimes,
+    end: float,
+    crawled: Floats | None,
 ) -> tuple[Floats, Floats]:
     """Moments, and how many crawls the budget had room for until each of them."""
     cuts = [begin, end, *(time for period in downtimes for time in period)]
@@ -64,7 +74,22 @@ def _capacity(
     rates = np.array([least_rate(changes, middle) for middle in middles.tolist()])
     for start, stop in downtimes:
         rates[(middles > start) & (middles < stop)] = 0.0
-    return times, np.concatenate([[0.0], np.cumsum(rates * np.diff(times))])
+    capacity = np.concatenate([[0.0], np.cumsum(rates * np.diff(times))])
+    if crawled is None or not changes:
+        return times, capacity
+    all_the_same = np.sort(crawled[_within(crawled, downtimes) & (crawled >= begin)])
+    # A step, not a slope since the moment before.
+    moments = np.unique(np.concatenate([times, np.nextafter(all_the_same, -np.inf), all_the_same]))
+    served = np.searchsorted(all_the_same, moments, "right")
+    return moments, np.interp(moments, times, capacity) + served
+
+
+def _within(moments: Floats, periods: Downtimes) -> NDArray[np.bool_]:
+    """Which moments lie in any of some periods."""
+    inside = np.zeros(moments.size, np.bool_)
+    for start, stop in periods:
+        inside |= (moments > start) & (moments < stop)
+    return inside
 
 
 def least_rate(changes: Sequence[tuple[float, float]], time: float) -> float:

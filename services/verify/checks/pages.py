@@ -1,18 +1,18 @@
 """Every page is known to a shard, crawled in time, and in Postgres as its updates say."""
 
-import itertools
 import math
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from services.verify.checks.attempts import Attempt, Standing
 from services.verify.checks.deadlines import deadlines, least_rate
 from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
-from services.verify.ledger import AWAY, NO_CRAWLS, Ledger, pauses
+from services.verify.ledger import Ledger, pauses
 from services.verify.traffic import Expected
 from shared.contracts.identity import identify
 from shared.store.page_status import ACTIVE, REMOVED
@@ -29,8 +29,10 @@ by reports, over so many slots of the whole (at 20 a second, 13 s): after a grow
 small shard may be due together as they were crawled in the turn of a large one. Longer is no
 excuse."""
 
-CONFIRMED_AFTER: Final = 0.5
-"""A 404 is confirmed when so much of the time has passed that the page had not been crawled for."""
+
+JUDGED_SHARE: Final = 0.5
+"""Of the times that a page was due, at least so many can be judged, or the check has failed: where
+the budget does not last for all, and so at the end of each run, nobody can say who was too late."""
 
 
 def known_to_shards(ledger: Ledger, in_memory: Mapping[int, int]) -> Finding:
@@ -127,8 +129,11 @@ def visited(
     """No page waits longer for a crawl than its bound, and for its turn when many are due at once.
 
     A copy is as old as its crawl: what was asked for while the broker went away is crawled when it
-    is back. What was down after a page's turn does not count, nor do pauses of its host. A page
-    that was not found may wait until that is to be confirmed, if that is later.
+    is back, and a crawl that failed, or a request that nobody answers, makes it no newer: its page
+    is due as before, once the time-out and the wait after failures are over. After some in a row it
+    goes by its value, and has another bound to itself. What was down after a page's turn does not
+    count, nor do pauses of its host. A page that was not found may wait until that is to be
+    confirmed, if that is later.
 
     Args:
         ledger: of the run.
@@ -140,45 +145,32 @@ def visited(
         changes: when the budget was set (Unix seconds), and to how many crawls per second; empty:
             there is no limit.
     """
-    begin, end = period
-    visits = _visits(ledger)
+    end = period[1]
     of_hosts = pauses(ledger)
 
     def paused(url: str) -> Downtimes:
         return sorted((told, until) for told, until, _ in of_hosts.get(identify(url).host, ()))
 
-    waits: list[_Wait] = []
     active = [page.url for page in ledger.pages if page.status == ACTIVE]
-    for url in active:
-        # A page that was never crawled is due at once.
-        first = held_at.get(url, added.get(url, begin) - max_age_seconds)
-        copied = first
-        for visit, following in itertools.pairwise(
-            [_Visit(first, first), *visits[url], _Visit(math.inf, math.inf)]
-        ):
-            last, bound = visit.crawled_at, max_age_seconds
-            if visit.is_miss:
-                bound = max(bound, CONFIRMED_AFTER * (last - copied))
-            else:
-                copied = last
-            due = _after_pauses(max(last + bound, begin), paused(url))
-            if due <= min(following.asked_at, end):
-                waits.append(_Wait(due, following.asked_at, last, url))
-    waits.sort()
-    by = deadlines(np.array([wait.due for wait in waits]), changes, downtimes, end)
+    firsts = {url: held_at.get(url, added.get(url, period[0]) - max_age_seconds) for url in active}
+    waits = sorted(_waits(ledger, firsts, period, max_age_seconds, paused))
+    due, crawled = (np.array([wait[field] for wait in waits]) for field in (0, 1))
+    by = deadlines(due, changes, downtimes, end, crawled)
+    judged = np.flatnonzero(np.isfinite(by))
 
     def delays() -> Iterator[tuple[float, str]]:
-        for wait, deadline in zip(waits, by.tolist(), strict=True):
-            until = min(wait.crawled_at, end)
+        for place in judged.tolist():
+            wait, deadline = waits[place], by.item(place)
+            until = min(wait.asked_at, end)
             late = until - deadline - _backlog_seconds(changes, deadline)
             if late > 0.0:
                 late -= down_within([*downtimes, *paused(wait.url)], deadline, until)
-            waited = f"not crawled again for {end - wait.before:.1f} s"
-            if wait.crawled_at < math.inf:
-                waited = f"{wait.crawled_at - wait.before:.1f} s without a crawl"
+            waited = f"not crawled again for {end - wait.copied_at:.1f} s"
+            if wait.asked_at < math.inf:
+                waited = f"{wait.asked_at - wait.copied_at:.1f} s without a crawl"
             yield late, f"{wait.url}: {waited} ({late:.1f} late)"
 
-    return Finding.of_delays(
+    found = Finding.of_delays(
         "visits",
         "every page is crawled within its bound",
         delays(),
@@ -186,8 +178,15 @@ def visited(
         "latest_seconds",
         pages=len(active),
         due=len(waits),
-        cannot_be_judged=int(np.isinf(by).sum()),
+        cannot_be_judged=len(waits) - judged.size,
     )
+    if judged.size >= JUDGED_SHARE * len(waits):
+        return found
+    scarce = (
+        f"{len(waits) - judged.size} of {len(waits)} times that a page was due cannot be judged: "
+        "the budget did not last for all that were due; give a higher --rate or fewer --pages"
+    )
+    return replace(found, count=found.count + 1, examples=[scarce, *found.examples])
 
 
 def _backlog_seconds(changes: Sequence[tuple[float, float]], time: float) -> float:
@@ -196,35 +195,34 @@ def _backlog_seconds(changes: Sequence[tuple[float, float]], time: float) -> flo
     return min(_BACKLOG_SLOTS / rate, _BACKLOG_SECONDS) if rate > 0.0 else _BACKLOG_SECONDS
 
 
-class _Visit(NamedTuple):
-    """A page was asked for."""
+def _waits(
+    ledger: Ledger,
+    firsts: Mapping[str, float],
+    period: tuple[float, float],
+    bound: float,
+    paused: Callable[[str], Downtimes],
+) -> Iterator["_Wait"]:
+    """Each time at which a page was due within a period.
 
-    asked_at: float
-    crawled_at: float
-    """Where there is no crawl for that: `asked_at`. Infinite: it was found to be away, and is not
-    due until it is asked for again."""
-    is_miss: bool = False
-    """Whether it was not found."""
-
-
-def _visits(ledger: Ledger) -> dict[str, list[_Visit]]:
-    """URL → its visits."""
-    crawled = {
-        answered.outcome.request_id: answered.outcome.crawled_at
-        for answered in ledger.outcomes
-        if answered.outcome.result not in NO_CRAWLS
-    } | {
-        answered.outcome.request_id: math.inf
-        for answered in ledger.outcomes
-        if answered.outcome.result in AWAY
-    }
-    misses = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result == "gone"}
-    found: dict[str, list[_Visit]] = defaultdict(list)
-    for asked in ledger.requests:
-        at, request_id = asked.request.requested_at, asked.request.request_id
-        visit = _Visit(at, max(at, crawled.get(request_id, at)), request_id in misses)
-        found[asked.request.url].append(visit)
-    return found
+    Args:
+        ledger: of the run.
+        firsts: URL → when its copy was crawled at the beginning; of one that was never crawled,
+            which is due at once, so long before.
+        period: Unix seconds.
+        bound: seconds.
+        paused: asked for the pauses of a page's host.
+    """
+    begin, end = period
+    attempts = Attempt.of(ledger)
+    for url, first in firsts.items():
+        standing, due = Standing(first), first + bound
+        for attempt in (*attempts.get(url, ()), None):
+            again_at = math.inf if attempt is None else attempt.asked_at
+            turn = _after_pauses(max(due, begin), paused(url))
+            if turn <= min(again_at, end):
+                yield _Wait(turn, again_at, standing.copied_at, url)
+            if attempt is not None:
+                due = standing.due_after(attempt, bound, ledger.settings)
 
 
 def _after_pauses(due: float, periods: Downtimes) -> float:
@@ -237,8 +235,8 @@ class _Wait(NamedTuple):
     """A page is due."""
 
     due: float
-    crawled_at: float
+    asked_at: float
     """Infinite: never again."""
-    before: float
-    """The crawl before."""
+    copied_at: float
+    """When the copy was crawled that it had."""
     url: str

@@ -15,19 +15,42 @@ from shared.contracts.messages import CrawlOutcome, CrawlRequest
 
 SHARDS = 4
 URL = "https://a.example/0"
+SETTINGS = SimpleNamespace(
+    request_timeout_seconds=8.0, failed_retry_seconds=3.0, least_interval_seconds=1.0
+)
 
 
 def url(number):
     return f"https://a.example/{number}"
 
 
+def answer(asked_at, at, result, written_at=None):
+    outcome = CrawlOutcome(URL, at, request_id=f"r{asked_at}", result=result)
+    return Answered(outcome, 0, 0, at if written_at is None else written_at)
+
+
 def late_pages(
-    visits, *, end=100.0, downtimes=(), added=(), changes=(), held=0.0, pauses=(), crawled=()
+    visits,
+    *,
+    end=100.0,
+    downtimes=(),
+    added=(),
+    changes=(),
+    held=0.0,
+    pauses=(),
+    crawled=(),
+    lost=(),
 ):
-    """Which of some pages (URL → times of requests) are found, under a bound of 60 s."""
+    """Which of some pages (URL → times of requests) are found, under a bound of 60 s.
+
+    Each request is answered at once and well, but for those of `crawled`, which says when they
+    were crawled and what was found, and of `lost`, which nobody answers.
+    """
     known = list(visits)
+    told = {asked_at for asked_at, *_ in crawled} | {*lost}
+    well = [(at, at, "unchanged") for times in visits.values() for at in times if at not in told]
     ledger = Ledger(
-        settings=SimpleNamespace(),
+        settings=SETTINGS,
         layout=Layout.of(SHARDS),
         raw={},
         requests=[
@@ -44,10 +67,7 @@ def late_pages(
             )
             for host, at, until in pauses
         ]
-        + [
-            Answered(CrawlOutcome(URL, at, request_id=f"r{asked_at}", result=result), 0, 0, at)
-            for asked_at, at, result in crawled
-        ],
+        + [answer(*one) for one in (*well, *crawled)],
         signals=[],
         page_signals=[],
         pages=[
@@ -71,7 +91,8 @@ def test_a_page_that_is_crawled_too_late_is_found():
     [("unchanged", [20.0], 1), ("redirected", [20.0], 0), ("disallowed", [20.0, 40.0], 1)],
 )
 def test_who_is_found_to_be_away_is_not_due_until_it_is_asked_for_again(result, times, found):
-    assert late_pages({URL: times}, end=200.0, crawled=[(20.0, 20.1, result)]).count == found
+    found_away = [(20.0, 20.1, result)]
+    assert late_pages({URL: times}, end=200.0, crawled=found_away, lost=[40.0]).count == found
 
 
 def test_a_copy_is_as_old_as_its_crawl():
@@ -79,7 +100,7 @@ def test_a_copy_is_as_old_as_its_crawl():
     asked_at = {URL: [20.0, 97.5]}
     away = [(20.0, 39.0)]
 
-    assert late_pages(asked_at, downtimes=away).count == 1
+    assert late_pages(asked_at, downtimes=away, lost=[20.0]).count == 1
     assert late_pages(asked_at, downtimes=away, crawled=[(20.0, 39.0, "unchanged")]).passed
     assert late_pages(asked_at, downtimes=away, crawled=[(20.0, 39.0, "failed")]).count == 1
     assert late_pages(asked_at, downtimes=away, crawled=[(20.0, 19.0, "changed")]).count == 1
@@ -95,6 +116,96 @@ def test_a_page_that_is_not_found_waits_until_that_is_to_be_confirmed():
     assert count(113.0, "gone", held=-170.0) == 1
     assert count(111.0, "changed", held=-170.0) == 1
     assert count(85.0, "gone", held=-50.0) == 1, "in its bound it is due in any case"
+
+
+def at_once(*times):
+    return [(at, at, "failed") for at in times]
+
+
+def test_a_page_whose_crawls_fail_is_not_left_alone_for_another_bound():
+    """Its copy was never renewed."""
+    times, limit = [60.0, 131.0, 202.0, 273.0, 344.0], [(0.0, 100.0)]
+
+    assert late_pages({URL: times}, end=400.0, crawled=at_once(*times), changes=limit).count >= 2
+
+
+@pytest.mark.parametrize(
+    ("failed", "again", "found"),
+    [
+        # Three seconds after a failure, six after two; and the slack that all have.
+        ([60.0], 60.0 + 3.0 + 12.0, 0),
+        ([60.0], 60.0 + 3.0 + 13.0, 1),
+        ([60.0, 64.0], 64.0 + 6.0 + 12.0, 0),
+        ([60.0, 64.0], 64.0 + 6.0 + 13.0, 1),
+        # The copy is within its bound for longer than that.
+        ([30.0], 60.0 + 12.0, 0),
+        ([30.0], 60.0 + 13.0, 1),
+        # After three it goes by its value alone.
+        ([60.0, 64.0, 71.0], 71.0 + 60.0, 0),
+        ([60.0, 64.0, 71.0], 71.0 + 71.0 + 12.0, 0),
+        ([60.0, 64.0, 71.0], 71.0 + 71.0 + 13.0, 1),
+    ],
+)
+def test_a_page_that_failed_is_due_when_its_wait_is_over(failed, again, found):
+    crawls = late_pages({URL: [*failed, again]}, end=again + 1.0, crawled=at_once(*failed))
+    assert crawls.count == found
+
+
+@pytest.mark.parametrize(
+    ("lost", "again", "found"),
+    [
+        ([60.0], 60.0 + 8.0 + 3.0 + 12.0, 0),
+        ([60.0], 60.0 + 71.0, 1),
+        ([60.0, 72.0], 72.0 + 8.0 + 6.0 + 12.0, 0),
+        ([60.0, 72.0], 72.0 + 8.0 + 6.0 + 13.0, 1),
+    ],
+)
+def test_a_request_that_nobody_answers_is_late_and_then_waits_as_a_failure(lost, again, found):
+    assert late_pages({URL: [*lost, again]}, end=again + 1.0, lost=lost).count == found
+
+
+def test_a_crawl_that_went_well_ends_the_doubling():
+    failed, again = [60.0, 64.0, 131.0], 131.0 + 3.0
+
+    def count(later):
+        times = [60.0, 64.0, 71.0, 131.0, again + later]
+        return late_pages({URL: times}, end=200.0, crawled=at_once(*failed)).count
+
+    assert (count(12.0), count(13.0)) == (0, 1)
+
+
+def test_an_answer_ends_the_row_of_requests_without_one():
+    """What is answered by a failure was not asked for in vain."""
+    failed, again = at_once(72.0), 72.0 + 3.0
+
+    def count(later):
+        times = [60.0, 72.0, again + later]
+        return late_pages({URL: times}, end=100.0, crawled=failed, lost=[60.0]).count
+
+    assert (count(12.0), count(13.0)) == (0, 1)
+
+
+def test_nobody_waits_for_less_than_the_news_of_a_failure():
+    """While the broker does not have them, the request waits until it is late."""
+
+    def count(written_at, again):
+        failed = [(60.0, 60.0, "failed", written_at)]
+        return late_pages({URL: [60.0, again]}, end=120.0, crawled=failed).count
+
+    assert (count(66.0, 66.0 + 12.0), count(66.0, 66.0 + 13.0)) == (0, 1)
+    assert (count(90.0, 71.0 + 12.0), count(90.0, 71.0 + 13.0)) == (0, 1)
+
+
+def test_who_was_away_and_fails_is_away_until_somebody_names_it():
+    crawls = [(20.0, 20.0, "redirected"), (40.0, 40.0, "failed")]
+    assert late_pages({URL: [20.0, 40.0]}, end=200.0, crawled=crawls).passed
+
+
+def test_who_was_not_found_three_times_is_not_due():
+    times = [10.0, 40.0, 70.0]
+    crawls = [(at, at, "gone") for at in times]
+    assert late_pages({URL: times}, end=300.0, crawled=crawls).passed
+    assert late_pages({URL: times}, end=300.0, crawled=crawls[:2], lost=[70.0]).count == 1
 
 
 def test_time_in_which_nothing_could_be_crawled_is_not_counted():
@@ -157,6 +268,45 @@ def test_a_deadline_is_when_the_queue_has_run_empty():
     assert deadlines(due, budget, [(1.0, 11.0)], 100.0).tolist() == [13.0, 13.0, 13.0, 51.0]
     assert deadlines(due, budget, [], 50.5).tolist() == [3.0, 3.0, 3.0, math.inf]
     assert deadlines(np.empty(0), budget, [], 100.0).size == 0
+
+
+def test_what_is_crawled_while_something_is_down_leaves_the_queue():
+    due, budget, down = np.array([0.0, 0.0, 0.0, 1.0]), [(0.0, 1.0)], [(0.0, 40.0)]
+    crawled = np.array([5.0, 10.0, 15.0, 45.0])
+
+    assert deadlines(due, budget, down, 100.0).tolist() == [44.0] * 4
+    assert deadlines(due, budget, down, 100.0, crawled).tolist() == [41.0] * 4
+    assert deadlines(due, budget, [], 100.0, crawled).tolist() == [4.0] * 4
+
+
+def never_enough(late=()):
+    """Thirty pages are due in thirty seconds, ten were before, and the budget ends with them."""
+    everybody = {url(n): [60.0 + n, 61.0 + n] for n in range(30)}
+    waiting = {url(n): list(late) for n in range(30, 40)}
+    limit = [(0.0, 1.0)]
+    return late_pages(everybody | waiting, end=90.0, changes=limit)
+
+
+def test_where_the_budget_did_not_last_nobody_can_be_judged():
+    found = never_enough()
+
+    assert found.looked_at == 0
+    assert found.figures["cannot_be_judged"] == found.figures["due"] > 30
+    assert found.count == 1
+    assert "--rate" in found.examples[0]
+    assert "--pages" in found.examples[0]
+
+
+@pytest.mark.parametrize(("unjudged", "passed"), [(50, True), (51, False)])
+def test_half_may_be_due_too_late_to_be_judged(unjudged, passed):
+    """The budget ends with the run: the last pages that are due can have no turn any more."""
+    early = {url(n): [60.0 + n / 3] for n in range(100 - unjudged)}
+    last = {url(n): [111.99 - 60.0] for n in range(100, 100 + unjudged)}
+    found = late_pages(early | last, end=112.0, changes=[(0.0, 10.0)])
+
+    assert found.figures["cannot_be_judged"] == unjudged
+    assert found.passed == passed
+    assert found.looked_at == found.figures["due"] - unjudged
 
 
 def test_while_a_new_budget_settles_the_lower_one_counts():
