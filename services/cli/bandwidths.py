@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from shared.units import SECONDS_PER_DAY
+from shared.views.host_reasons import moment
 
 MOST_PER_SECOND: Final = 1e6
 """What the contract takes at most (`MAX_CRAWL_RATE`)."""
@@ -116,7 +116,7 @@ def time_of_day(second: int) -> str:
 
 def when(time: float | None) -> str | None:
     """A time of the clock for people; None stays."""
-    return None if time is None else f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}Z"
+    return None if time is None else moment(time)
 
 
 def timed(answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class SignalHandler:
         self.trouble: str | None = None
         """Why nothing goes on; None: all is well."""
         self.progressed_at = time.monotonic()
-        """Wall time of the last attempt to publish, for the watchdog."""
+        """Wall time at which a piece was last sifted or published, for the watchdog."""
 
     def take_settings(self, settings: Settings) -> None:
         """Let keys, names and limits of sources hold; all buckets are full again."""
@@ -172,6 +172,7 @@ class SignalHandler:
         work = _Work(shards)
         pieces = Pieces(records)
         for piece in pieces:
+            self.progressed_at = time.monotonic()
             traces = self.traces
             headed: list[int] | None = None if traces is None else []
             try:

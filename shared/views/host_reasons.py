@@ -67,6 +67,11 @@ def when(time: float | None, now: float) -> str:
         return "never"
     days = (time - now) / SECONDS_PER_DAY
     distance = f"in {days:.3g} days" if days >= 0 else f"{-days:.3g} days ago"
+    return f"{moment(time)} ({distance})"
+
+
+def moment(time: float) -> str:
+    """A time of the clock for people."""
     if time > _LAST:
-        return f"after the year {MAXYEAR} ({distance})"
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}Z ({distance})"
+        return f"after the year {MAXYEAR}"
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}Z"

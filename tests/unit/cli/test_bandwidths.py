@@ -12,6 +12,7 @@ from services.cli.bandwidths import (
     read_rate,
     read_schedule,
     time_of_day,
+    timed,
 )
 from services.cli.commands.bandwidth import _answer
 from services.cli.main import main
@@ -124,3 +125,12 @@ def test_the_budget_that_holds_is_shown_where_a_later_one_was_refused(monkeypatc
     monkeypatch.setattr("services.cli.kafka.last_records", last_records)
     result = CliRunner().invoke(main, ["bandwidth", "get", "--json"], catch_exceptions=False)
     assert json.loads(result.output)["crawls_per_second"] == 7.0
+
+
+def test_a_time_that_no_calendar_has_is_told_in_words():
+    told = timed({"set_at": 1.7e9, "blocked_until": 1e15, "rate": 5.0})
+    assert told == {
+        "set_at": "2023-11-14 22:13:20Z",
+        "blocked_until": "after the year 9999",
+        "rate": 5.0,
+    }
