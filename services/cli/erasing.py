@@ -15,6 +15,7 @@ import click
 
 from services.cli.databases import url_of_host
 from services.cli.errors import SystemFailed
+from services.cli.growth import require_applied
 from services.cli.kafka import require_broker
 from shared.contracts.codec import encode
 from shared.contracts.identity import PageIdentity, identify, shard_of
@@ -119,9 +120,33 @@ class Eraser:
 def purge(settings: Settings, wanted: Purgeable, progress: Progress) -> Erasure:
     """Erase the pages that may go."""
     total, databases = count(settings, wanted), databases_of(settings)
+    asyncio.run(_settled(settings, wanted.host))
     parts = purgeable_urls(databases, wanted)
     pages, left = asyncio.run(_erased(settings, _told(parts, total, progress)))
     return Erasure(pages, sum(delete_observations(one.url) for one in databases.each), left)
+
+
+async def _settled(settings: Settings, host: str | None) -> None:
+    """Wait until the database knows what is on the topics by now of pages that may be there again.
+
+    Raises:
+        UserError: no estimator applies it.
+    """
+    partitions: set[int] | None = None
+    if host is not None:
+        layout = await asyncio.to_thread(fetch_layout, databases_of(settings).of_host(host).url)
+        partitions = {shard_of(host, shards) for shards in layout.counts}
+
+    def told(_done: int, _total: int, what: str) -> None:
+        click.echo(what, err=True)
+
+    await require_applied(
+        settings,
+        told=told,
+        seconds=PATIENCE_SECONDS,
+        partitions=partitions,
+        because="may say that pages which look gone are there again",
+    )
 
 
 def of_looks() -> Rhythm:

@@ -31,6 +31,11 @@ SELDOM_SECONDS: Final = 3.0
 
 _ESTIMATED: Final = frozenset(topic.name for topic in ESTIMATED)
 
+_OUT_OF_ORDER: Final = (
+    "would count as if they had come after those that are sent to new shards (--wait-seconds gives "
+    "them longer)"
+)
+
 _IN_ORDER: Final = frozenset({PAGE_UPDATES.name, HOST_LIMITS.name})
 """Topics of which what comes last counts, whenever it was sent."""
 
@@ -156,12 +161,13 @@ async def require_applied(
     seconds: float,
     topics: Container[str] = _ESTIMATED,
     partitions: Container[int] | None = None,
+    because: str = _OUT_OF_ORDER,
 ) -> None:
     """Make sure that estimators have applied all that there is now, or do so soon.
 
     For a growth that no scheduler waits for, or a dump of before one: what is left on the partition
     of a shard that is split is passed on, behind what came on the new partitions since. That may be
-    days of it.
+    days of it. And for who goes by what the database knows of pages.
 
     Args:
         settings: of the process.
@@ -169,6 +175,7 @@ async def require_applied(
         seconds: it is waited for so long, and for some seconds in any case.
         topics: those that count, without prefix.
         partitions: those that count; None: all.
+        because: what they might do otherwise, to be read after "records are not applied yet".
 
     Raises:
         UserError: they have not.
@@ -192,10 +199,9 @@ async def require_applied(
         total, waited = max(total, left), time.monotonic() - began
         if waited >= max(seconds, APPLIED_SECONDS):
             raise UserError(
-                f"{left} records are not applied yet ({names}), and would count as if they had "
-                "come after those that are sent to new shards: start estimators first, unless they "
-                "run, and call this again once `freshet positions list` shows that they have read "
-                "them, or with more --wait-seconds"
+                f"{left} records are not applied yet ({names}), and {because}: start estimators "
+                "first, unless they run, and call this again once `freshet positions list` shows "
+                "that they have read them"
             )
         if waited - shown_at >= SHOWN_SECONDS:
             shown_at = waited
