@@ -32,6 +32,7 @@ from shared.contracts.messages import (
     PageUpdate,
 )
 from shared.pacing.groups import NO_LIMITS, Limits
+from shared.policy.estimation.page_factors import activity_bins
 from shared.policy.estimation.quiet_pages import QuietPages
 from shared.policy.kernels.rate_tables import make_tables
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
@@ -72,7 +73,7 @@ def warm_up(objectives: HostObjectives = FRESHNESS_ALONE) -> None:
     ids = np.array([page.page_id for page in pages], np.int64)
     rates = np.full(ids.size, 0.1)
     times = np.full(ids.size, 10.0)
-    shard.parameters(ids, rates, rates, rates)
+    shard.parameters(ids, rates, rates, rates, activity_bins(rates))
     crawls_of(shard, shard.selector.select(np.array([1.0, 2.0]), 1.0, 0.0), 1.0)
     shard.outcomes(_unchanged(ids, times))
     first = pages[0]

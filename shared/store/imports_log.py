@@ -11,13 +11,14 @@ its number to the next one. Their times tell them apart.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
 from shared.contracts.messages import PageUpdate
+from shared.policy.estimation.page_factors import activity_bins
 from shared.store.last_imports import NO_IMPORT, LastImport
 from shared.store.owners import ids_of, packed_ids
 from shared.store.page_status import ACTIVE
@@ -177,3 +178,36 @@ def read_imported_pages(
         )
         for url, importance, max_age_days, crawled_at, updated_at, name in rows
     ]
+
+
+class LearnedPages(NamedTuple):
+    """What was learned of pages, as `page-parameters` say it; one element a page."""
+
+    page_ids: NDArray[np.int64]
+    change_rate: NDArray[np.float64]
+    """α; NaN: its host's."""
+    signal_evidence: NDArray[np.float64]
+    """κ̄; NaN: its host's."""
+    signal_rate: NDArray[np.float64]
+    activity: NDArray[np.uint8]
+
+
+def read_learned(
+    connection: psycopg.Connection, shard: int, page_ids: NDArray[np.int64]
+) -> LearnedPages:
+    """What was learned of those of these pages of which anything was."""
+    rows = connection.execute(
+        "SELECT page_id, unsignalled_change_rate, signal_evidence, signal_rate, signal_count "
+        "FROM pages WHERE shard = %s AND page_id = ANY(%s) AND "
+        "(unsignalled_change_rate <> 'NaN' OR signal_rate > 0)",
+        (shard, page_ids),
+    ).fetchall()
+    ids, rates, evidence, signalled, counts = zip(*rows, strict=True) if rows else [()] * 5
+    own = np.array(rates, float)
+    return LearnedPages(
+        np.array(ids, np.int64),
+        own,
+        np.where(np.isnan(own), np.nan, np.array(evidence, float)),
+        np.array(signalled, float),
+        activity_bins(np.array(counts, float)),
+    )

@@ -9,6 +9,9 @@ Of a page about which a topic has said something later, maybe not all that the i
 estimator may not know yet. It is read again until the database knows as much as the shard does.
 So are pages of which an update was left out, as its class was one too many here: an estimator that
 was started since may have found that others have no page any more.
+
+What was said of a page before it came here is made good: signals from after the import are kept for
+a while, and what was learned of a page that was removed and is there again is in the database.
 """
 
 import asyncio
@@ -28,9 +31,11 @@ from shared.contracts.messages import PageUpdate
 from shared.runtime.settings import Settings
 from shared.store.imports_log import (
     PAGES_AT_ONCE,
+    LearnedPages,
     PageImport,
     read_imported_pages,
     read_imports,
+    read_learned,
 )
 from shared.store.looking import Looking
 from shared.store.page_lookup import UNKNOWN
@@ -139,21 +144,43 @@ class ImportWatch:
         self, shard: Shard, pages: list[PageUpdate], stopping: asyncio.Event
     ) -> bool:
         """Apply pages, some at a time; whether all were, as the worker does not stop."""
+        came: dict[int, float] = {}
         for first in range(0, len(pages), PAGES_A_TURN):
             if stopping.is_set():
                 return False
             part = pages[first : first + PAGES_A_TURN]
-            if ids := await self._thread.run(self._apply, shard, part):
+            if ids := await self._thread.run(self._apply, shard, part, came):
                 _, before = self._ahead.get(shard.number, (shard, []))
                 self._ahead[shard.number] = shard, [*before, *ids][-MOST_AHEAD:]
+        if came:
+            # Read now that nothing that is announced passes them by any more.
+            ids = np.fromiter(came, np.int64)
+            learned = await asyncio.to_thread(self._read_learned, shard.number, ids)
+            await self._thread.run(_make_good, shard, learned, came)
         return True
 
-    def _apply(self, shard: Shard, pages: list[PageUpdate]) -> list[int]:
-        """Apply updates; the ids of pages of the shard about which it knows something newer."""
+    def _read_learned(self, shard: int, page_ids: NDArray[np.int64]) -> LearnedPages:
+        return read_learned(self._looking.connection, shard, page_ids)
+
+    def _apply(self, shard: Shard, pages: list[PageUpdate], came: dict[int, float]) -> list[int]:
+        """Apply updates; the ids of pages of the shard about which it knows something newer. Those
+        that were not there go into `came`, by when they were said to be."""
         newer = []
         for page in pages:
-            identity = identify(page.url)
-            is_taken = shard.upsert(identity, page, page.updated_at or 0.0, is_stored=True)
-            if not is_taken and shard.row_of(identity.page_id) != UNKNOWN:
+            identity, time = identify(page.url), page.updated_at or 0.0
+            was_there = shard.row_of(identity.page_id) != UNKNOWN
+            is_taken = shard.upsert(identity, page, time, is_stored=True)
+            if is_taken and not was_there:
+                came[identity.page_id] = time
+            elif not is_taken and was_there:
                 newer.append(identity.page_id)
         return newer
+
+
+def _make_good(shard: Shard, learned: LearnedPages, came: Mapping[int, float]) -> None:
+    """What was said of pages before they came: what was learned of them before they were removed,
+    which nobody announces, and signals from when they were in the database already."""
+    shard.parameters(*learned)
+    page_ids, observed_at, sources = shard.absent.signals_of(came)
+    if page_ids.size:
+        shard.signals(page_ids, observed_at, sources)

@@ -129,7 +129,7 @@ class Reader:
                 is_late = shard.removals.of_host(limit.host) >= arrival  # it is erased
                 is_itself = not shard.hosts.names.has_twin(limit.host)
                 if not is_late and is_itself and self._accepts(shard, limit.host, now):
-                    shard.take_host_limit(limit, now)
+                    shard.take_host_limit(limit, now, arrival)
         return 0
 
     def parameters(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
@@ -223,11 +223,14 @@ class Reader:
             if self._accepts(shard, message.host, message.observed_at)
         ]
         messages.sort(key=attrgetter("observed_at"))
-        return shard.signals(
-            np.array([m.page_id for m in messages], np.int64),
-            np.array([m.observed_at for m in messages], np.float64),
-            [m.source for m in messages],
-        )
+        page_ids = np.array([m.page_id for m in messages], np.int64)
+        observed_at = np.array([m.observed_at for m in messages], np.float64)
+        sources = [m.source for m in messages]
+        unknown = shard.signals(page_ids, observed_at, sources)
+        if unknown:
+            are_absent = shard.rows_of(page_ids) == UNKNOWN
+            shard.absent.signalled(page_ids, are_absent, observed_at, sources)
+        return unknown
 
 
 _APPLIERS: Final[dict[str, Callable[[Reader, Shard, Sequence[ConsumerRecord]], int]]] = {

@@ -1,7 +1,12 @@
-"""Requests on their way of pages that are not here: they have yet to be added, or were removed.
+"""What is known of pages that are not here: they have yet to be added, or were removed.
 
-A page that comes, or comes again, before its request is answered is in flight.
+A page that comes, or comes again, before its request is answered is in flight. And one that an
+import has brought may be signalled before it is found in the database.
 """
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +15,27 @@ from services.scheduler.state.attempts import NO_ATTEMPT
 from services.scheduler.state.events import Requests
 from services.scheduler.state.rows import NEVER, Rows
 
+MOST_SIGNALS: Final = 50_000
+"""So many of a shard's are kept, some megabytes: minutes of them, where few are about strangers."""
+
+
+class Signals(NamedTuple):
+    """Signals in order of time, as `Shard.signals` takes them."""
+
+    page_ids: NDArray[np.int64]
+    observed_at: NDArray[np.float64]
+    sources: list[str]
+
 
 class AbsentPages:
-    """Page id → when it was asked for (Unix microseconds), until when the request waits."""
+    """Those of a shard."""
 
     def __init__(self) -> None:
         self._asked: dict[int, tuple[int, float]] = {}
-        """About by the time until when they wait: all have the same time-out."""
+        """Page id → when it was asked for (Unix microseconds), until when the request waits. About
+        by that time: all have the same time-out."""
+        self._signals: deque[tuple[int, float, str]] = deque(maxlen=MOST_SIGNALS)
+        """Page id, Unix seconds, source; the last ones that came."""
 
     def asked(self, requests: Requests, are_absent: NDArray[np.bool_]) -> None:
         """Requests were made before the shard was loaded; of pages that are not here, some."""
@@ -45,6 +64,24 @@ class AbsentPages:
         at most."""
         while self._asked and self._asked[first := next(iter(self._asked))][1] <= now:
             del self._asked[first]
+
+    def signalled(
+        self,
+        page_ids: NDArray[np.int64],
+        are_absent: NDArray[np.bool_],
+        observed_at: NDArray[np.float64],
+        sources: Sequence[str],
+    ) -> None:
+        """Signals came; of pages that are not here, some."""
+        for place in np.flatnonzero(are_absent).tolist():
+            self._signals.append((page_ids.item(place), observed_at.item(place), sources[place]))
+
+    def signals_of(self, since: Mapping[int, float]) -> Signals:
+        """Signals of pages that have come: page id → those later than that (Unix seconds) count."""
+        found = [one for one in self._signals if one[1] > since.get(one[0], np.inf)]
+        found.sort(key=lambda one: one[1])
+        ids, times = [one[0] for one in found], [one[1] for one in found]
+        return Signals(np.array(ids, np.int64), np.array(times, float), [one[2] for one in found])
 
     def _note(self, page_id: int, requested_us: int, until: float) -> None:
         self._asked.pop(page_id, None)

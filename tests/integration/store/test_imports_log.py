@@ -7,6 +7,7 @@ import pytest
 from page_batches import page_batch
 from store_contents import NOW, SHARDS, fill, urls_of_shard
 
+from shared.contracts.identity import identify
 from shared.store.connection import connect, connect_writer
 from shared.store.imports import import_pages
 from shared.store.imports_log import (
@@ -15,6 +16,7 @@ from shared.store.imports_log import (
     read_imported_pages,
     read_imports,
     read_last_import,
+    read_learned,
 )
 from shared.store.last_imports import NO_IMPORT, LastImport
 from shared.store.snapshot import load_shard
@@ -76,6 +78,27 @@ def test_pages_are_read_as_the_updates_that_make_them(store, connection):
     ]
     # A page that had a bound of its own before has none any more.
     assert [u.no_max_age for u in found] == [True, False]
+
+
+def test_what_was_learned_is_read_of_pages_of_which_anything_was(store, connection):
+    urls = urls_of_shard(1, 4)
+    fill(store, urls)
+    for url, rate, gamma in ((urls[1], 24.0, 0.0), (urls[2], "NaN", 5.0), (urls[3], 7.0, 5.0)):
+        connection.execute(
+            "UPDATE pages SET unsignalled_change_rate = %s, signal_rate = %s, signal_evidence = 2, "
+            "signal_count = 9 WHERE page_id = %s",
+            (rate, gamma, identify(url).page_id),
+        )
+    ids = np.array([identify(url).page_id for url in urls])
+    learned = read_learned(connection, 1, ids)
+    found = {one[0]: one[1:] for one in zip(*(column.tolist() for column in learned), strict=True)}
+    assert found.keys() == set(ids[1:].tolist())
+    assert found[int(ids[1])] == (24.0, 2.0, 0.0, 4)
+    assert found[int(ids[3])] == (7.0, 2.0, 5.0, 4)
+    rate, evidence, gamma, _ = found[int(ids[2])]
+    assert np.isnan([rate, evidence]).all(), "its host's hold"
+    assert gamma == 5.0
+    assert read_learned(connection, 1, ids[:1]).page_ids.size == 0
 
 
 def test_old_notes_are_forgotten_but_the_last_and_who_needs_them_is_told(store, connection):

@@ -1,23 +1,31 @@
 """A page that an import and a later update are about is in the end what the database says it is."""
 
 import asyncio
+from collections import deque
 
 import numpy as np
 import pytest
+from aiokafka import ConsumerRecord
 
 from services.scheduler.flow.imported import ImportWatch
+from services.scheduler.flow.reader import Reader
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state.page_classes import LOOKS, MOST_LEFT_OUT
 from services.scheduler.state.rules import PickingRules, ShardRules
+from shared.contracts.codec import encode
 from shared.contracts.identity import identify
-from shared.contracts.messages import PageUpdate
+from shared.contracts.messages import PageSignal, PageUpdate
+from shared.runtime.acceptance import Acceptance
 from shared.runtime.settings import Settings
 from shared.store.class_numbers import MOST_CLASSES
-from shared.store.imports_log import PageImport
+from shared.store.imports_log import LearnedPages, PageImport
 from shared.store.last_imports import LastImport
 
 PAGE = identify("http://a.example/")
 IMPORTED = PageImport(0, LastImport(1, 6.0), np.array([PAGE.page_id]))
+
+
+NOTHING = LearnedPages(*(np.empty(0, kind) for kind in (np.int64, *[float] * 3, np.uint8)))
 
 
 class Inline:
@@ -25,6 +33,14 @@ class Inline:
 
     async def run(self, work, *given):
         return work(*given)
+
+
+@pytest.fixture(autouse=True)
+def learned(monkeypatch):
+    """What the database has learned of pages that come."""
+    found = [NOTHING]
+    monkeypatch.setattr(ImportWatch, "_read_learned", lambda *_: found[0])
+    return found
 
 
 @pytest.fixture
@@ -102,3 +118,64 @@ async def test_what_an_estimator_has_refused_is_not_looked_for_for_ever(shard):
     for _ in range(LOOKS):
         assert len(shard.classes.take_left_out()) == MOST_LEFT_OUT
     assert shard.classes.take_left_out() == []
+
+
+NEW = identify("http://a.example/new")
+
+
+def signal_of(page, at, source="cms"):
+    value = encode(PageSignal(page.page_id, page.url, page.host, source, at))
+    return ConsumerRecord("page-signals", 0, 0, int(1000 * at), 1, None, value, None, 0, 0, ())
+
+
+def hear(shard, *records):
+    reader = Reader(Acceptance(now=99.0, latest=99.0, record_times_count=True))
+    reader.apply(shard, "page-signals", records)
+
+
+async def take(monkeypatch, shard, page, updated_at=10.0):
+    found = [PageUpdate("upsert", page.url, crawled_at=2.0, updated_at=updated_at)]
+    monkeypatch.setattr(ImportWatch, "_read_pages", lambda *_: found)
+    watch = ImportWatch(Settings(), Inline(), lambda: {0: shard})
+    ids = np.array([page.page_id])
+    await watch._take(shard, PageImport(0, LastImport(1, updated_at), ids), asyncio.Event())
+    return shard.pages[shard.row_of(page.page_id)]
+
+
+async def test_signals_that_come_before_an_imported_page_is_found_count(monkeypatch, shard):
+    """The estimator, which reads pages from the database, counts them."""
+    hear(shard, signal_of(NEW, 11.0), signal_of(PAGE, 11.5), signal_of(NEW, 12.0, "feed"))
+    shard.upsert(usual := identify("http://a.example/usual"), PageUpdate("upsert", usual.url), 10.0)
+    hear(shard, signal_of(usual, 11.0), signal_of(usual, 12.0, "feed"))
+    page = await take(monkeypatch, shard, NEW)
+    assert page["signals"] == shard.pages[shard.row_of(usual.page_id)]["signals"] > 0.0
+    assert shard.signal_times.of(shard.row_of(NEW.page_id)) == pytest.approx(12.0, abs=0.01)
+    # Once: what is known of the page already is not heard of again.
+    before = float(page["signals"])
+    page = await take(monkeypatch, shard, NEW, updated_at=10.5)
+    assert page["signals"] == before
+
+
+async def test_signals_from_before_the_import_do_not(monkeypatch, shard):
+    hear(shard, signal_of(NEW, 9.0))
+    page = await take(monkeypatch, shard, NEW)
+    assert page["signals"] == 0.0
+
+
+async def test_only_the_last_signals_of_strangers_are_kept(monkeypatch, shard):
+    shard.absent._signals = deque(maxlen=2)
+    hear(shard, signal_of(NEW, 11.0))
+    hear(shard, *(signal_of(identify(f"http://a.example/{n}"), 12.0) for n in range(2)))
+    page = await take(monkeypatch, shard, NEW)
+    assert page["signals"] == 0.0
+
+
+async def test_what_was_learned_of_a_page_before_it_was_removed_is_taken_with_it(
+    monkeypatch, shard, learned
+):
+    """Nobody announces it: the database says that it is known."""
+    columns = (np.full(1, value) for value in (24.0, 2.0, 5.0))
+    learned[0] = LearnedPages(np.array([NEW.page_id]), *columns, np.full(1, 3, np.uint8))
+    page = await take(monkeypatch, shard, NEW)
+    assert (page["alpha"], page["kappa"], page["gamma"]) == (24.0, 2.0, 5.0)
+    assert shard.records["activity"][shard.row_of(NEW.page_id)] == 3
