@@ -192,7 +192,9 @@ def _load_hosts(shard: Shard, snapshot: ShardSnapshot) -> None:
     has_rules |= (rules["blocked_until"] > NEVER) | (rules["asked_until"] > NEVER)
     has_rules |= (rules["failures"] > 0) | (rules["max_open_requests"] > 0)
     for host in np.flatnonzero(has_rules).tolist():
-        hosts.load_rules(host, HostRules.read(rules[host]))
+        hosts.load_rules(host, HostRules.read(rules[host]), float(columns.limit_updated_at[host]))
+    for host in np.flatnonzero(~has_rules & (rules["failed_at"] > NEVER)).tolist():
+        hosts.load_recovery(host, HostRules.read(rules[host]))
     hosts.learned.load(columns)
     for host in np.flatnonzero(rules["named_group"] != b"").tolist():
         shard.groups.name(host, rules["named_group"][host].decode())

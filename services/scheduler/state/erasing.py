@@ -6,7 +6,8 @@ from services.scheduler.state.shard import Shard
 
 
 def erase_host(shard: Shard, name: str, time: float) -> None:
-    """Forget a host and its pages, but for what newer updates say of them.
+    """Forget a host and its pages, but for what newer updates say of them, and for rules that were
+    said since.
 
     All in one go: who asks for it removes the pages that are known before, one by one.
 
@@ -23,7 +24,7 @@ def erase_host(shard: Shard, name: str, time: float) -> None:
     rows = rows[shard.pages["status"][rows] != REMOVED]
     for page_id in shard.page_ids_of(rows).tolist():
         shard.remove(page_id, time, for_good=True)
-    shard.hosts.forget(host)
+    shard.hosts.forget(host, time)
     shard.groups.name(host, None)
     shard.open_requests.follow(host)
     shard.selector.touch_host(host)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from services.scheduler.state.host_names import UNKNOWN, HostNames
 from services.scheduler.state.learned_hosts import LearnedHosts
 from services.scheduler.state.rows import HOST, NEVER, NO_GROUP, REMOVED, Rows
+from shared.contracts.messages import HostLimit
 from shared.contracts.objectives import FRESHNESS
 from shared.policy.compiled import compiled
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
@@ -270,6 +271,8 @@ class Hosts:
         self.learned = LearnedHosts()
         self._rules: dict[int, HostRules] = {}
         """Of hosts that have any."""
+        self._said_at: dict[int, float] = {}
+        """When somebody last said something of a host: arrival, Unix seconds."""
         self.failing: set[int] = set()
         """Hosts whose last crawl failed."""
         self.bounded: set[int] = set()
@@ -334,6 +337,11 @@ class Hosts:
         """The rules of a host, to be changed; `apply_rules` must follow."""
         return self._rules.setdefault(index, HostRules())
 
+    def say(self, index: int, message: HostLimit, said_at: float) -> None:
+        """Somebody says something of a host, which arrived then; `apply_rules` must follow."""
+        self.change_rules(index).take(message)
+        self._said_at[index] = said_at
+
     def apply_rules(self, index: int, now: float) -> None:
         """The rules of a host were changed: the strictest hold from now on."""
         rules, row = self._rules[index], self.rows[index]
@@ -369,18 +377,23 @@ class Hosts:
                 ended[index] = until
         return ended
 
-    def forget(self, index: int) -> None:
-        """A host has the default limit, and nothing is known of it; its bucket stays as it is."""
-        row = self.rows[index]
-        self._rules.pop(index, None)
-        self.failing.discard(index)
-        self.bounded.discard(index)
-        row["rate"], row["blocked_until"] = self._default_rate, NEVER
-        row["own_limit"] = row["is_paced"] = False
-        row["most_open"] = row["open_left"] = 0
+    def forget(self, index: int, time: float) -> None:
+        """Nothing is known of a host, but what was said of it since a time (Unix seconds); its
+        bucket stays as it is."""
+        rules = self._rules.pop(index, HostRules())
+        is_said = self._said_at.get(index, NEVER) > time and rules.said.says_anything
+        self._rules[index] = rules.said if is_said else HostRules()
+        self.apply_rules(index, NEVER)
+        if not is_said:
+            del self._rules[index]
+            self._said_at.pop(index, None)
         self.learned.forget(index)
 
-    def load_rules(self, index: int, rules: HostRules) -> None:
+    def load_rules(self, index: int, rules: HostRules, said_at: float = NEVER) -> None:
         """The rules of a host, as the database has them."""
-        self._rules[index] = rules
+        self._rules[index], self._said_at[index] = rules, said_at
         self.apply_rules(index, NEVER)
+
+    def load_recovery(self, index: int, rules: HostRules) -> None:
+        """A host that failed is well again, as the database has it; it has no other rules."""
+        self._rules[index] = rules

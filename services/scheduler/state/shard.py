@@ -360,10 +360,10 @@ class Shard:
         """Operators limit a host, and block it until a time; None: the default, and no block."""
         self.take_host_limit(HostLimit(name, rate, until), now)
 
-    def take_host_limit(self, message: HostLimit, now: float) -> None:
-        """Take what operators, or crawlers for robots.txt, say of a host."""
+    def take_host_limit(self, message: HostLimit, now: float, said_at: float | None = None) -> None:
+        """Take what operators, or crawlers for robots.txt, said of a host; None: now."""
         host = self.hosts.intern(message.host)
-        self.hosts.change_rules(host).take(message)
+        self.hosts.say(host, message, now if said_at is None else said_at)
         self._apply_rules(host, now)
 
     def pause_host(self, host: int, until: float, now: float) -> None:

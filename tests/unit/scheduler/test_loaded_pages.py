@@ -166,3 +166,17 @@ def test_a_page_of_a_host_that_is_not_there_is_damage():
     snapshot.pages.host_ids[7] += 1
     with pytest.raises(DamagedStore, match="hosts"):
         build_shard(snapshot, RULES)
+
+
+def test_hosts_that_are_well_again_are_not_blamed_for_failures_of_before():
+    """They come late: a shard that was loaded goes on as one that was not."""
+    snapshot = some_world(1, count=20)
+    rules = snapshot.hosts.rules
+    rules["failed_at"][3], rules["failed_at"][4], rules["failures"][4] = NOW, NOW, 2
+    shard = build_shard(snapshot, RULES)
+    for time, counted in ((NOW - 1.0, False), (NOW + 1.0, True)):
+        for host in (3, 4):
+            shard.note_reached(host, -1, time, NOW + 2.0)
+            assert (host in shard.hosts.failing) == (counted or host == 4)
+    assert shard.hosts.change_rules(3).failures == 1
+    assert shard.hosts.change_rules(4).failures == 3

@@ -14,6 +14,7 @@ from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
 from shared.discovery.updates import BEHIND_SECONDS, found_page
 from shared.policy.estimation.bursts import AGE_BINS
 from shared.policy.estimation.quiet_pages import QuietPages
+from shared.rules.host_rules import HostRules
 from shared.runtime.acceptance import Acceptance
 from shared.store import removals as stored_removals
 from shared.store.columns import (
@@ -186,6 +187,48 @@ def test_a_host_that_is_erased_keeps_nothing_but_what_is_newer():
     for page in (*pages[1:], url_of("a", 77)):
         assert not upsert(shard, page, NOW - 1)
         assert upsert(shard, page, NOW + 1)
+
+
+def test_what_was_said_of_a_host_after_it_was_erased_stays_whatever_is_read_first():
+    """Topics are read independently of each other: limits may be ahead of updates."""
+    host = PAGE.host
+    ruled, erased = (
+        HostLimit(host, 0.25, NOW + 999),
+        PageUpdate("remove", PAGE.url, updated_at=NOW, for_good=True, whole_host=True),
+    )
+    for first in (0, 1):
+        shard = loaded(removed())
+        reader = Reader(Acceptance(now=NOW + 99, latest=NOW + 99, record_times_count=True))
+        upsert(shard, PAGE, NOW - 9)
+        shard.host_parameters([parameters(host)])
+        read = [
+            lambda shard=shard, reader=reader: reader.apply(
+                shard, "host-limits", [record_of("host-limits", ruled, host, NOW + 50)]
+            ),
+            lambda shard=shard, reader=reader: reader.apply(
+                shard, "page-updates", [record_of("page-updates", erased, host, NOW)]
+            ),
+        ]
+        read[first]()
+        read[1 - first]()
+        row = shard.hosts.rows[shard.hosts.find(host)]
+        assert (row["rate"], row["blocked_until"]) == (0.25, NOW + 999)
+        assert shard.row_of(PAGE.page_id) == -1
+        assert shard.hosts.learned.tables.alpha[shard.hosts.find(host)] != 3.0
+
+
+def test_a_rule_that_was_loaded_stays_if_it_is_newer_than_an_erasure_that_is_read_later():
+    for said_at, is_kept in ((NOW + 1, True), (NOW - 1, False)):
+        shard = loaded(removed())
+        upsert(shard, PAGE, NOW - 9)
+        host = shard.hosts.find(PAGE.host)
+        fresh = float(shard.hosts.rows[host]["rate"])
+        shard.hosts.load_rules(host, HostRules(limit=0.25, failures=7, failed_at=NOW), said_at)
+        erase_host(shard, PAGE.host, NOW)
+        row = shard.hosts.rows[host]
+        assert row["rate"] == (0.25 if is_kept else fresh)
+        assert not shard.hosts.failing, "what was learned of it is forgotten in any case"
+        assert row["blocked_until"] == NEVER
 
 
 def parameters(host):
