@@ -12,11 +12,12 @@ from services.verify.simulation.store.connection import Connection
 from services.verify.simulation.store.database import Database, Row
 from shared.contracts.identity import host_id_of, identify
 from shared.contracts.messages import PageUpdate
+from shared.policy.estimation.page_factors import activity_bins
 from shared.store.class_numbers import AS_IT_IS, NO_CLASS, PageClasses
 from shared.store.history import EMPTY, NOTHING_WAITS, WAITING_OFFSET
 from shared.store.host_factors import NONE as NO_FACTORS
 from shared.store.hosts import NO_SOURCES
-from shared.store.imports_log import PageImport
+from shared.store.imports_log import LearnedPages, PageImport
 from shared.store.last_imports import NO_IMPORT, LastImport
 from shared.store.owners import NO_OWNER
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
@@ -176,6 +177,28 @@ class ImportStatements:
             for row in found
             if row["status"] == ACTIVE
         ]
+
+    def read_learned(
+        self, connection: Connection, shard: int, page_ids: NDArray[np.int64]
+    ) -> LearnedPages:
+        """As `shared.store.imports_log.read_learned`."""
+        connection.database.check()
+        rows = self._database.pages.get(shard, {})
+        found = [rows[page_id] for page_id in page_ids.tolist() if page_id in rows]
+        learned = [
+            row
+            for row in found
+            if not math.isnan(row["unsignalled_change_rate"]) or row["signal_rate"] > 0.0
+        ]
+        own = np.array([row["unsignalled_change_rate"] for row in learned], float)
+        evidence = np.array([row["signal_evidence"] for row in learned], float)
+        return LearnedPages(
+            np.array([row["page_id"] for row in learned], np.int64),
+            own,
+            np.where(np.isnan(own), np.nan, evidence),
+            np.array([row["signal_rate"] for row in learned], float),
+            activity_bins(np.array([row["signal_count"] for row in learned], float)),
+        )
 
 
 def _anew(row: Row) -> Row:

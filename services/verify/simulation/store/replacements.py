@@ -59,7 +59,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
         ),
         ("shared.store.learned_pages", learned, "read_pages pages_of_host crawled_pages"),
         ("shared.store.writer_lock", imports, "share_writer_lock"),
-        ("shared.store.imports_log", imports, "read_imports read_imported_pages"),
+        ("shared.store.imports_log", imports, "read_imports read_imported_pages read_learned"),
         ("shared.store.erasing", erasures, "erase_pages erase_hosts"),
         ("shared.store.unanswered", unanswered, "write_unanswered"),
         ("shared.store.stream_topics", owners, "note_topics read_topics"),
