@@ -47,6 +47,7 @@ def leftovers(folder: Path) -> list[str]:
 
 @pytest.mark.slow(35)
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_copies_of_real_sites_are_kept_fresh(system_dir: Path) -> None:
     options = ("--seconds", "18", "--sites", str(SITES), "--pages", str(PAGES))
     demo = start(system_dir, *options, "--crawls-per-second", "10/s")

@@ -47,6 +47,7 @@ def leftovers(folder: Path) -> list[str]:
 
 @pytest.mark.slow(30)
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_a_trace_is_replayed_within_the_budget(system_dir: Path) -> None:
     (system_dir / "pages.csv").write_text(PAGES)
     (system_dir / "events.csv").write_text(EVENTS)

@@ -141,6 +141,7 @@ def late_ones():
 
 @pytest.mark.slow(12)
 @pytest.mark.timeout(1200)
+@pytest.mark.long
 def test_nothing_is_compiled_while_faults_come_and_go():
     late = late_ones() - OF_CHECKS
     if late:

@@ -134,6 +134,7 @@ def test_scheduler_and_lab_pick_the_same_pages(value: int, count: int) -> None:
 
 
 @pytest.mark.slow(5)
+@pytest.mark.long
 def test_ticks_lose_next_to_nothing() -> None:
     trace, budget = paper_trace(pages=500, days=40.0), Budget.constant(100.0)
     slots = budget.slot_times(trace.days)
@@ -184,6 +185,7 @@ def test_a_blocked_budget_leaves_slots_empty() -> None:
 
 @pytest.mark.slow(1)
 @pytest.mark.parametrize(("pages", "crawls", "days"), [(1, 40.0, 5.0), (12, 4000.0, 1.0)])
+@pytest.mark.long
 def test_a_budget_of_many_crawls_a_page_is_used_whole(
     pages: int, crawls: float, days: float
 ) -> None:
