@@ -76,6 +76,9 @@ class Book:
         self.positions.begin(partition, offset)
         known = self._tickets.get(request.request_id)
         if known is not None:
+            if (known.partition, known.offset) != (partition, offset):
+                # The same request was sent twice: it is waited for where it was read last.
+                self.positions.finish(known.partition, known.offset)
             known.partition, known.offset = partition, offset
         elif request.request_id in self._answered:
             self.positions.finish(partition, offset)

@@ -11,6 +11,10 @@ FIRST_SECONDS: Final = 3600.0
 _FASTER, _SLOWER = 0.5, 2.0
 MOST_DOUBLINGS: Final = 30
 
+LONGEST_ASKED_SECONDS: Final = SECONDS_PER_DAY
+"""Of a Retry-After so much counts, or the longest interval if that is more: a page that says that
+the site is away may have any number."""
+
 
 def next_interval(
     before: float, hint: float | None, *, found: bool, shortest: float, longest: float
@@ -60,9 +64,30 @@ def wait_after_failure(
 
     Args:
         failures: in a row, this one included.
-        asked: what the source asks for (Retry-After), seconds; None: nothing.
+        asked: what its host asks for (Retry-After), seconds; None: nothing.
         shortest: after the first failure.
-        longest: the result is not more.
+        longest: the result is not more, but where the host asks for more.
     """
     seconds = shortest * _SLOWER ** min(failures - 1, MOST_DOUBLINGS)
-    return min(max(seconds, asked or 0.0), longest)
+    return max(min(seconds, longest), min(asked or 0.0, longest_wait(longest)))
+
+
+def pause_of_host(asked: float | None, *, shortest: float, longest: float) -> float:
+    """Seconds for which none of a host's sources is read, as one of them was told to wait, or could
+    not be reached. How often that one has failed says nothing of the others.
+
+    Args:
+        asked: what the host asks for (Retry-After), seconds; None: nothing.
+        shortest: where it asks for nothing.
+        longest: interval between two polls of a source.
+    """
+    return shortest if asked is None else min(asked, longest_wait(longest))
+
+
+def longest_wait(longest: float) -> float:
+    """The most that a source is put off for, whatever its host asks for, seconds.
+
+    Args:
+        longest: interval between two polls of a source.
+    """
+    return max(longest, LONGEST_ASKED_SECONDS)

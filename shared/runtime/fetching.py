@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import ada_url
 import aiohttp
 from aiohttp.abc import AbstractResolver
 from multidict import CIMultiDictProxy
@@ -61,6 +62,10 @@ _TAKEN: Final = ("", "identity", "gzip", "x-gzip")
 
 class FetchFailed(Exception):
     """Nothing usable came; the text says why."""
+
+
+class Unreached(FetchFailed):
+    """Its server is away: it cannot be connected to, breaks off, or takes too long."""
 
 
 class NotFollowed(FetchFailed):
@@ -231,7 +236,7 @@ class Fetcher:
                     is_for_good = is_for_good and answer.status in _FOR_GOOD
                     moved_to = url if is_for_good else moved_to
         except TimeoutError as error:
-            raise FetchFailed(f"it takes longer than {self._seconds:g} s") from error
+            raise Unreached(f"it takes longer than {self._seconds:g} s") from error
         raise NotFollowed(f"more than {MOST_REDIRECTS} redirects")
 
     async def _ask(
@@ -262,12 +267,13 @@ class Fetcher:
         except BadUrl as error:
             raise FetchFailed(str(error)) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise FetchFailed(f"it cannot be reached: {error}") from error
+            raise Unreached(f"it cannot be reached: {error}") from error
 
     def _followed(self, url: str, target: str, may_follow: MayFollow) -> str:
         """Where a redirect leads."""
         try:
-            following = str(URL(url, encoded=True).join(URL(target)))
+            # yarl would write it in another way, and where it is signed that is another place.
+            following: str = ada_url.join_url(url, target)
             follows = may_follow(url, following)
         except ValueError as error:
             # Some of a URL is only looked at when it is asked for, as the name of its host.

@@ -46,9 +46,12 @@ class Unpacking:
         part, self._held = self._held + part, b""
         while part and not self._is_over:
             if self._unpacking is None or self._unpacking.eof:
-                if self._unpacking is not None and len(part) < len(_MAGIC):
-                    self._held = part
-                    return
+                if self._unpacking is not None:
+                    # Zeros fill up the blocks of what is packed, and another may follow.
+                    part = part.lstrip(b"\0")
+                    if len(part) < len(_MAGIC):
+                        self._held = part
+                        return
                 self._begin(part)
                 continue
             try:

@@ -1,4 +1,5 @@
-"""Of a robots.txt, the one group of rules that is for us, as Protego would choose it.
+"""Of a robots.txt, the one group of rules that is for us, as Protego would choose it, but that a
+list of agents goes on until the first rule, as RFC 9309 has it: to Protego a crawl delay ends it.
 
 Protego keeps each rule once for every agent that it is for: a file of 64 kB in which thousands of
 agents share thousands of rules takes half a minute and 400 MB. What is handed on from here names
@@ -14,7 +15,10 @@ from protego import Protego
 
 _AGENT: Final = "user-agent"
 _OTHER: Final = "other"
-"""What no parser knows; it ends a list of agents all the same."""
+"""What no parser knows."""
+
+_RULES: Final = frozenset({"disallow", "allow"})
+"""They alone end a list of agents: what else stands in it is not to interfere (RFC 9309, 2.2.4)."""
 
 _SITE_WIDE: Final = frozenset({"sitemap", "host"})
 """They are no part of any group."""
@@ -54,7 +58,7 @@ def own_group(text: str, agent: str) -> str:
         elif field in _SITE_WIDE:
             site_wide.append(f"{field}: {value}")
         else:
-            amid_agents = False
+            amid_agents = amid_agents and field not in _RULES
             if is_ours and field != _OTHER:
                 rules.append(f"{field}: {value}")
     return "\n".join((f"{_AGENT}: *", *rules, *site_wide))

@@ -30,7 +30,7 @@ def read_feed(url: str, text: bytes) -> tuple[list[Entry], Summary]:
         BadDocument: it is no feed.
     """
     is_json = text.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
-    entries, hint = _of_json(text) if is_json else _of_xml(text)
+    entries, hint = _of_json(text) if is_json else _of_xml(url, text)
     joined = [Entry(_joined(url, entry.url), entry.stated) for entry in entries[:MOST_ENTRIES]]
     return [entry for entry in joined if entry.url], Summary("feed", hint)
 
@@ -50,21 +50,27 @@ def _of_json(text: bytes) -> tuple[list[Entry], float | None]:
     ], None
 
 
-def _of_xml(text: bytes) -> tuple[list[Entry], float | None]:
+def _of_xml(url: str, text: bytes) -> tuple[list[Entry], float | None]:
     # Of a file, never of a string: that would be opened if it were a file's name or a URL.
     file = io.BytesIO(mended(text))
-    parsed = feedparser.parse(file, sanitize_html=False, resolve_relative_uris=False)
+    # An xml:base may be relative itself, so where the feed came from must be known in there.
+    place = {"content-location": url}
+    parsed = feedparser.parse(
+        file, sanitize_html=False, resolve_relative_uris=False, response_headers=place
+    )
     if not parsed.version:
         raise BadDocument("it is neither a sitemap nor a feed")
-    entries = [Entry(_link_of(entry), _date_of(entry)) for entry in parsed.entries]
+    entries = [Entry(_link_of(entry, url), _date_of(entry)) for entry in parsed.entries]
     ttl = _short(parsed.feed.get("ttl"))
     seconds = float(ttl) * 60.0 if ttl.isdecimal() and len(ttl) < 8 else None
     return entries, None if seconds is None else max(seconds, _SHORTEST_TTL)
 
 
-def _link_of(entry: Any) -> str:
+def _link_of(entry: Any, url: str) -> str:
     # A podcast's entries may have no page, but a file that they enclose.
-    return _short(entry.get("link"))
+    link = _short(entry.get("link"))
+    # An empty link leads to the feed itself, which is none of its pages.
+    return "" if link == url else link
 
 
 def _date_of(entry: Any) -> str:

@@ -9,7 +9,7 @@ from services.poller.sites.documents import DOCUMENT_BYTES, Document
 from services.poller.sites.entries import Give, Summary
 from services.poller.sites.feed_process import FeedProcess
 from services.poller.sites.looking_again import to_match
-from shared.discovery.dates import read_date
+from shared.discovery.busy import require_not_busy
 from shared.discovery.robots import to_the_web
 from shared.runtime.fetching import Fetcher, FetchFailed
 from shared.store.watched import DueSource
@@ -21,16 +21,6 @@ _MOST_VALIDATOR: Final = 500
 """Characters of an ETag or a date that are kept."""
 
 _UNCONDITIONAL: Final = {"Accept-Encoding": "gzip"}
-_BUSY: Final = frozenset({429, 503})
-
-
-class Busy(FetchFailed):
-    """The host asks for a pause."""
-
-    def __init__(self, reason: str, seconds: float | None) -> None:
-        super().__init__(reason)
-        self.seconds = seconds
-        """How long; None: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +71,7 @@ async def fetch(
     etag, modified = _kept(answer.headers, "ETag"), _kept(answer.headers, "Last-Modified")
     if answer.status == 304 and same:
         return Same(etag or due.etag, modified or due.last_modified)
-    if answer.status in _BUSY:
-        asked = _seconds_until(answer.headers.get("Retry-After", ""), now)
-        raise Busy(f"it answers {answer.status}", asked)
+    require_not_busy(answer, now, "it")
     if answer.status != 200:
         raise FetchFailed(f"it answers {answer.status}")
     digest = await document.end()
@@ -127,12 +115,3 @@ def _conditions(due: DueSource) -> dict[str, str]:
 def _kept(headers: Mapping[str, str], name: str) -> str:
     value = headers.get(name, "")
     return value if len(value) <= _MOST_VALIDATOR and value.isascii() else ""
-
-
-def _seconds_until(written: str, now: float) -> float | None:
-    """Seconds of a Retry-After, which says how many or when; None: neither."""
-    text = written.strip()
-    if text.isdecimal():
-        return float(text) if len(text) < 10 else None
-    at = read_date(text)
-    return None if at is None else max(at.at - now, 0.0)

@@ -8,16 +8,17 @@ from shared.contracts.identity import BadUrl, identify
 from shared.store.watched import INDEX, DueSource, NewSource
 
 
-def children_of(due: DueSource, base: str, urls: Iterable[str]) -> dict[str, NewSource]:
-    """Sitemaps of an index that are of the site's hosts, by the address as it is written.
+def children_of(due: DueSource, base: str, comparison: Comparison) -> dict[str, NewSource]:
+    """Sitemaps of an index that are of the site's hosts, by the address as it is written. They are
+    remembered by the one under which they are watched as well.
 
     Args:
         due: the index.
         base: where it came from in the end.
-        urls: of them, as written.
+        comparison: of this reading with the last.
     """
     found: dict[str, NewSource] = {}
-    for url in urls:
+    for url in comparison.urls:
         try:
             place = identify(urljoin(base, url))
         except (BadUrl, ValueError):
@@ -25,6 +26,7 @@ def children_of(due: DueSource, base: str, urls: Iterable[str]) -> dict[str, New
         if place.host == due.host or place.host in due.hosts:
             # Its pages are as reliable as those of the others, which the same program writes.
             found[url] = NewSource(place.url, place.host, due.source, "", INDEX)
+            comparison.remember_as(url, place.url)
     return found
 
 

@@ -36,6 +36,11 @@ def noted(digest: bytes, left_out: Collection[str], now: float, longest_seconds:
     return digest + _TIME.pack(now + min(wait, longest_seconds))
 
 
+def says_the_same(stored: bytes, digest: bytes) -> bool:
+    """Whether a document says what it said before, though it is compared."""
+    return digest == stored[:_DIGEST_BYTES]
+
+
 def to_match(stored: bytes, now: float) -> bytes:
     """The digest of a document that need not be compared; empty: every one is to be."""
     digest, written = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]

@@ -77,7 +77,8 @@ class Comparison:
         self._now = now
         self._oldest = now - max_age_seconds
         self.dates: dict[int, int] = {}
-        """What to remember of this reading."""
+        """What the document says in this reading."""
+        self._also: dict[int, int] = {}
         self._news: dict[int, News] = {}
         self.urls: list[str] = []
         """Of all entries, as written."""
@@ -104,12 +105,28 @@ class Comparison:
         """All of it, in the order in which it came."""
         return list(self._news.values())
 
+    @property
+    def remembered(self) -> dict[int, int]:
+        """What to remember of this reading."""
+        return self._also | self.dates
+
+    def remember_as(self, url: str, name: str) -> None:
+        """Remember an address by another name, too, which `was_there` may be asked about."""
+        self._also[_hash_of(name)] = self.dates[_hash_of(url)]
+
+    def new_say_nothing(self) -> None:
+        """Of a document that is compared once more: it has had its addresses all the time."""
+        for address, news in self._news.items():
+            if news.is_new:
+                self._news[address] = news._replace(signals=False)
+
     def forget(self, url: str) -> None:
         """Look at an address anew the next time."""
         self.dates.pop(_hash_of(url), None)
 
     def was_there(self, url: str) -> bool:
-        """Whether the document had an address, as it is written here, when it was read last."""
+        """Whether the document had an address, as it is written here or by this other name, when it
+        was read last."""
         return _hash_of(url) in self._known.dates
 
     def undated_are_of_now(self) -> None:

@@ -1,4 +1,4 @@
-"""One request at a time of each host, a gap between two, and a pause where it asks for one."""
+"""One request at a time of each host, a gap between two, and a pause where one is needed."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ class Politeness:
         return [name for name, host in self._hosts.items() if _is_busy(host, now)]
 
     def pause(self, name: str, seconds: float) -> None:
-        """A host asks to be left alone: it is busy for so long."""
+        """Leave a host alone, as it asks for that or is away: it is busy for so long."""
         host = self._host(name)
         host.paused_until = max(host.paused_until, time.monotonic() + seconds)
 

@@ -17,23 +17,30 @@ import psycopg
 import structlog
 
 from services.poller import metrics
-from services.poller.rhythm import interval_by_value, next_interval, wait_after_failure
+from services.poller.rhythm import (
+    interval_by_value,
+    longest_wait,
+    next_interval,
+    pause_of_host,
+    wait_after_failure,
+)
 from services.poller.sites.entries import BadDocument
 from services.poller.sites.feed_process import FeedProcess
-from services.poller.sites.fetching import Busy, Got, Same, fetch
+from services.poller.sites.fetching import Got, Same, fetch
 from services.poller.sites.indexes import children_of, named_no_more
-from services.poller.sites.looking_again import WAITS, noted
+from services.poller.sites.looking_again import WAITS, noted, says_the_same
 from services.poller.sites.news import Comparison, News, pack_known, unpack_known
 from services.poller.sites.politeness import Politeness
 from services.poller.sites.prices import Prices
-from services.poller.sites.robots_book import RobotsBook
+from services.poller.sites.robots_book import NotYet, RobotsBook
 from services.poller.sites.rules import BAD, LATE, SiteRules
 from shared.contracts.identity import BadUrl, PageIdentity, identify
+from shared.discovery.busy import Busy
 from shared.discovery.looking import source_of
 from shared.discovery.robots import Robots
 from shared.policy.polls import PollRecord
 from shared.runtime.databases import databases_of
-from shared.runtime.fetching import Fetcher, FetchFailed
+from shared.runtime.fetching import Fetcher, FetchFailed, Unreached
 from shared.runtime.pings import Ping
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
@@ -100,6 +107,7 @@ class SitePoller:
             output: where what is found goes.
         """
         self._settings = settings
+        self._longest = max(settings.poller_longest_seconds, settings.poller_shortest_seconds)
         self._fetcher = fetcher
         self._output = output
         self._shared = SharedQuestions(databases_of(settings), "poller")
@@ -140,7 +148,7 @@ class SitePoller:
             room,
             sorted({*self._politeness.busy(), *self._hosts.values()}),
             held,
-            2.0 * max(held, settings.poller_longest_seconds, settings.poller_shortest_seconds),
+            2.0 * max(held, longest_wait(self._longest)),
         )
         for source in due:
             if source.url not in self._under_way:
@@ -171,15 +179,13 @@ class SitePoller:
         metrics.POLLS.labels(result).inc()
 
     async def _failed(self, due: DueSource, failure: Exception) -> None:
-        settings = self._settings
-        wait = wait_after_failure(
-            due.failures + 1,
-            failure.seconds if isinstance(failure, Busy) else None,
-            shortest=settings.poller_shortest_seconds,
-            longest=max(settings.poller_longest_seconds, settings.poller_shortest_seconds),
-        )
-        if isinstance(failure, Busy):
-            self._politeness.pause(due.host, wait)
+        asked = failure.seconds if isinstance(failure, Busy | NotYet) else None
+        shortest, longest = self._settings.poller_shortest_seconds, self._longest
+        wait = wait_after_failure(due.failures + 1, asked, shortest=shortest, longest=longest)
+        if isinstance(failure, Busy | Unreached):
+            # How long this source has failed is no reason to read the others of its host later.
+            pause = pause_of_host(asked, shortest=shortest, longest=longest)
+            self._politeness.pause(due.host, pause)
         reason = "".join(c for c in (str(failure) or repr(failure))[:_REASON] if c.isprintable())
         log.info("a source fails", source=due.source, reason=reason, again_in_seconds=round(wait))
         try:
@@ -229,6 +235,8 @@ class SitePoller:
         else:
             if got.summary.kind == "feed":
                 comparison.undated_are_of_now()
+            if says_the_same(due.digest, got.digest):
+                comparison.new_say_nothing()
             rules = SiteRules(due.hosts, due.include, due.exclude)
             origins = await asyncio.to_thread(rules.origins_of, comparison.news)
             robots = await self._robots.rules_at(origins)
@@ -256,7 +264,7 @@ class SitePoller:
             got.etag,
             got.last_modified,
             noted(got.digest, left_out.keys() & WAITS, now, self._robots.fresh_seconds),
-            pack_known(comparison.dates),
+            pack_known(comparison.remembered),
             now,
             len(comparison.dates),
             len(new),
@@ -271,7 +279,7 @@ class SitePoller:
         forward whose date has moved on; how many are new."""
         if due.found_by == INDEX:
             raise BadDocument("an index within an index is not read")
-        children = await asyncio.to_thread(children_of, due, base, comparison.urls)
+        children = await asyncio.to_thread(children_of, due, base, comparison)
         watched = await self._questions.ask(sitemaps_of, due.site, due.source, due.url)
         gone = named_no_more(watched, children.values(), comparison)
         try:
@@ -303,9 +311,7 @@ class SitePoller:
         found: bool,
     ) -> Pace:
         """How soon a source is read again that has said something of these pages now."""
-        settings = self._settings
-        shortest = settings.poller_shortest_seconds
-        longest = max(settings.poller_longest_seconds, shortest)
+        shortest, longest = self._settings.poller_shortest_seconds, self._longest
         record = PollRecord(due.worth, due.worth_signals, due.worth_days)
         price = 0.0
         if kind != INDEX and due.digest:
@@ -314,7 +320,7 @@ class SitePoller:
             if worth is not None:
                 days = max(now - due.polled_at, 0.0) / SECONDS_PER_DAY
                 record = record.after(days, len(shown), worth)
-                price = slot * settings.poller_poll_crawls
+                price = slot * self._settings.poller_poll_crawls
         seconds = interval_by_value(record, price, shortest=shortest, longest=longest)
         if seconds is not None:
             return Pace(seconds, True, *record)

@@ -58,11 +58,28 @@ def answers(rules: Protego, agent: str) -> tuple[object, ...]:
     )
 
 
+def as_rfc_9309_has_it(text: str) -> str:
+    """The file for Protego, to which any field ends a list of agents: where what has ended one is
+    no rule, its agents are named once more.
+    """
+    lines, agents, is_open = [], [], False
+    for line in text.splitlines():
+        field, _ = robots_groups._directive(line) or ("", "")
+        if field == "user-agent":
+            agents = agents if is_open else []
+            lines += agents
+            agents.append(line)
+        is_open = field not in {"allow", "disallow"} and (is_open or field == "user-agent")
+        lines.append(line)
+    return "\n".join(lines)
+
+
 @pytest.mark.slow(2)
 @given(TEXTS, st.sampled_from(AGENTS))
 @settings(max_examples=2_000, deadline=None)
 @example("User-agent: f\nDisallow: /\nUser-agent: *\nAllow: /", "freshet")
 @example("User-agent: freshet\nNoindex: /\nUser-agent: other\nDisallow: /", "freshet")
+@example("User-agent: freshet\nCrawl-delay: 4\nUser-agent: other\nDisallow: /", "freshet")
 @example("User-agent: freshet\nNoindex:/\nUser-agent: other\nDisallow: /", "freshet")
 @example("User-agent: fresh*et\nDisallow: /\nNoindex: /", "freshet")
 @example("User-agent: bot\nDisallow: /\nUser-agent: *\nDisallow: /a", "Freshetbot")
@@ -73,7 +90,7 @@ def answers(rules: Protego, agent: str) -> tuple[object, ...]:
 @example("Disallow: /\nUser-agent:\nUser-agent: *\nDisallow: /a", "freshet")
 def test_the_rules_for_an_agent_say_what_the_whole_file_says(text, agent):
     assert answers(Protego.parse(own_group(text, agent)), agent) == answers(
-        Protego.parse(text), agent
+        Protego.parse(as_rfc_9309_has_it(text)), agent
     )
 
 

@@ -27,6 +27,54 @@ def test_robots_txt_says_what_is_allowed_to_us_and_how_often():
 
 
 @pytest.mark.parametrize(
+    "agent",
+    [
+        "Freshet",
+        "freshet/1.0",
+        "Freshet/1.0 (+https://example.org/bot)",
+        "Freshet (crawl@bot.example.org)",
+        "Mozilla/5.0 (compatible; Freshet/1.0; +https://example.org/bot)",
+        "Mozilla/5.0 (X11) AppleWebKit/537.36 (compatible; Freshet) Chrome/100",
+    ],
+)
+def test_an_agent_is_who_it_calls_itself_and_not_what_else_it_says_of_itself(agent):
+    others = b"bot", b"https", b"example.org", b"crawl", b"Mozilla", b"compatible", b"Chrome"
+    theirs = b"".join(b"User-agent: %b\nDisallow: /\n\n" % name for name in others)
+    everybody = read_robots(theirs + b"User-agent: *\nDisallow: /x\n", agent)
+    assert everybody.allows("https://a.example/")
+    assert not everybody.allows("https://a.example/x")
+    ours = read_robots(theirs + b"User-agent: FreshET\nDisallow: /y\n", agent)
+    assert ours.allows("https://a.example/x")
+    assert not ours.allows("https://a.example/y")
+
+
+def test_an_agent_may_be_called_by_its_version_or_by_what_is_no_name():
+    text = b"User-agent: Freshet/1.0\nUser-agent: 7bot\nDisallow: /\n"
+    for agent in ("Freshet/1.0 (+https://example.org)", "7bot/2"):
+        assert not read_robots(text, agent).allows("https://a.example/")
+    assert read_robots(text, "Freshet/2.0").allows("https://a.example/")
+
+
+@pytest.mark.parametrize(
+    "record", ["Crawl-delay: 5", "Noindex: /", "Clean-param: a", "Request-rate: 1/5", "Sitemap: /s"]
+)
+def test_what_is_no_rule_ends_no_list_of_agents(record):
+    robots = read_robots(
+        f"User-agent: Freshet\n{record}\n\nUser-agent: Other\nDisallow: /private/\n"
+        "User-agent: Another\nDisallow: /\n".encode(),
+        AGENT,
+    )
+    assert not robots.allows("https://a.example/private/x")
+    assert robots.allows("https://a.example/")
+
+
+def test_a_delay_amid_agents_is_for_those_that_were_named():
+    text = b"User-agent: %b\nCrawl-delay: 5\nUser-agent: %b\nDisallow: /\n"
+    assert read_robots(text % (b"Freshet", b"Other"), AGENT).crawl_delay == 5.0
+    assert read_robots(text % (b"Other", b"Freshet"), AGENT).crawl_delay == 0.0
+
+
+@pytest.mark.parametrize(
     "text",
     [
         b"",

@@ -131,6 +131,17 @@ def test_after_a_rebalance_what_stays_is_not_handed_out_twice(book):
     assert book.positions.to_commit() == {0: 2}
 
 
+def test_a_request_that_was_sent_twice_is_waited_for_once_where_it_was_read_last(book):
+    fill(book, request("1"), request("2"), request("1"), request("3"))
+    one, two, three = book.take(0, 0, None, 0, NOW)
+    assert names([one, two, three]) == ["1", "2", "3"]
+    book.answer(two, NOW)
+    assert book.positions.to_commit() == {0: 2}
+    book.answer(one, NOW)
+    book.answer(three, NOW)
+    assert book.positions.to_commit() == {0: 4}
+
+
 def test_a_full_book_has_no_room(book):
     fill(book, *(request(str(n)) for n in range(100)))
     assert book.room == 0

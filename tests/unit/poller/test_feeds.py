@@ -54,6 +54,34 @@ def test_feeds_of_all_kinds_name_their_pages_and_dates(text, entries, hint):
     assert (summary.kind, summary.hint_seconds) == ("feed", hint)
 
 
+@pytest.mark.parametrize(
+    ("feed", "entry", "link", "page"),
+    [
+        ("", "", "1", "https://a.example/blog/1"),
+        ("../posts/", "", "1", "https://a.example/posts/1"),
+        ("", "posts/", "1", "https://a.example/blog/posts/1"),
+        ("/posts/", "2026/", "1", "https://a.example/posts/2026/1"),
+        ("https://b.example/", "posts/", "1", "https://b.example/posts/1"),
+        ("//b.example/posts/", "../", "1?x=1", "https://b.example/1?x=1"),
+        ("http://[", "posts/", "1", "https://a.example/blog/posts/1"),
+    ],
+)
+def test_links_are_from_where_feed_and_entry_say_each_from_where_the_other_is(
+    feed, entry, link, page
+):
+    text = (
+        f'<feed xmlns="http://www.w3.org/2005/Atom" xml:base="{feed}">'
+        f'<entry xml:base="{entry}"><link href="{link}"/></entry></feed>'
+    )
+    assert read_feed(URL, text.encode())[0] == [(page, "")]
+
+
+def test_a_link_that_says_nothing_does_not_make_the_feed_a_page():
+    links = b'<entry><link href=""/></entry><entry><link href=" "/></entry><entry><link/></entry>'
+    text = b'<feed xmlns="http://www.w3.org/2005/Atom">' + links + b"</feed>"
+    assert read_feed(URL, text)[0] == []
+
+
 @pytest.mark.parametrize("feed", [RSS, ATOM, RDF])
 @pytest.mark.parametrize("written", [b"&#55357;&#56960;", b"&#xD83D;&#xDE80;", b"&#xD83D;"])
 def test_a_character_in_two_halves_keeps_no_entry_out(feed, written):

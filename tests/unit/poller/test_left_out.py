@@ -35,6 +35,9 @@ class Site:
         """robots.txt of other hosts, by where they were asked for."""
         self.away: set[str] = set()
         self.pages: list[str] = []
+        self.signals: list[str] = []
+        self.dates: dict[str, str] = {}
+        """Of some URLs of the sitemap."""
         self.fetcher = Fetcher(allow_private=True)
         settings = Settings(poller_host_gap_seconds=0.0, poller_longest_seconds=DAY)
         self.poller = SitePoller(settings, self, self)
@@ -48,8 +51,11 @@ class Site:
     async def answer(self, request):
         if request.path == "/robots.txt":
             return web.Response(body=self.robots)
-        body = "".join(f"<url><loc>{url}</loc></url>" for url in self.urls)
-        etag = f'"{len(body)}"'
+        body = "".join(
+            f"<url><loc>{url}</loc><lastmod>{self.dates.get(url, '')}</lastmod></url>"
+            for url in self.urls
+        )
+        etag = f'"{hash(body)}"'
         status = 304 if request.headers.get("If-None-Match") == etag else 200
         self.answers.append(status)
         text = None if status == 304 else f"<urlset>{body}</urlset>"
@@ -83,7 +89,7 @@ class Site:
         return [page for page in pages if page.url not in self.pages]
 
     async def publish(self, source, pings, shown_as):
-        pass
+        self.signals += [ping.url for ping in pings]
 
     async def publish_pages(self, pages):
         self.pages += [page.url for page in pages]
@@ -164,6 +170,29 @@ async def test_a_host_whose_rules_cannot_be_had_keeps_its_own_addresses_waiting_
     found = [await site.poll(after=UNKNOWN_SECONDS / 3) for _ in range(6)]
     assert found == [[], [], ["https://b.example/1"], [], [], []]
     assert site.answers[-3:] == [304] * 3
+
+
+@pytest.mark.parametrize("why", ["disallowed", "unknown", "late"])
+async def test_what_the_first_reading_left_out_is_no_signal_when_it_is_let_in(
+    site, monkeypatch, why
+):
+    page = f"{site.url}/private/a" if why == "disallowed" else "https://b.example/1"
+    site.due = site.due._replace(hosts=[site.host, "b.example"])
+    site.urls, site.dates = [page], {page: "2023-11-14T20:00:00Z"}
+    site.robots = FORBIDS
+    site.away = {"https://b.example/robots.txt"} if why == "unknown" else set()
+    with monkeypatch.context() as patched:
+        if why == "late":
+            patched.setattr(polling, "JUDGED_SECONDS", -1.0)
+        assert await site.poll() == []
+    site.robots = b""
+    site.away.clear()
+    assert await site.poll(after=DAY) == [page]
+    assert site.signals == []
+    # Its next date is one.
+    site.dates[page] = "2023-11-15T22:00:00Z"
+    assert await site.poll(after=DAY) == []
+    assert site.signals == [page]
 
 
 async def test_a_time_that_was_noted_while_a_clock_was_wrong_puts_nothing_off(site):

@@ -1,5 +1,5 @@
 """A host is asked one thing at a time, with a gap, as rarely as its robots.txt wants it, and not at
-all while it asks for a pause."""
+all while it asks for a pause or is away."""
 
 import asyncio
 import math
@@ -8,15 +8,19 @@ from types import SimpleNamespace
 import pytest
 
 from services.poller.sites import politeness, polling
-from services.poller.sites.fetching import Busy, Same
+from services.poller.sites.fetching import Same
 from services.poller.sites.politeness import Politeness
 from services.poller.sites.polling import SitePoller
+from services.poller.sites.robots_book import NotYet
+from shared.discovery.busy import Busy
 from shared.discovery.robots import Robots
+from shared.runtime.fetching import FetchFailed, Unreached
 from shared.runtime.settings import Settings
-from shared.store.watched import DueSource
+from shared.store.watched import DueSource, note_poll_failed
 
 HOST, OTHER = "a.example", "b.example"
 GAP = 2.0
+NOW = 1_700_000_000.0
 
 
 class Clock:
@@ -106,7 +110,7 @@ async def test_of_more_hosts_than_are_remembered_those_that_wait_are(clock, monk
 def poller(clock, monkeypatch):
     """Whose requests go to nobody: what its `answer` says comes back."""
     made = SitePoller(Settings(poller_host_gap_seconds=GAP), None, None)
-    made.answer = Same("", "")
+    made.answer, made.waits = Same("", ""), []
 
     async def fetch(*_):
         if isinstance(made.answer, Exception):
@@ -119,18 +123,24 @@ def poller(clock, monkeypatch):
     async def nothing(*_):
         return 0.0
 
+    async def ask(question, *arguments):
+        if question is note_poll_failed:
+            made.waits.append(arguments[2] - NOW)
+        return 0.0
+
+    monkeypatch.setattr(polling, "WALL", SimpleNamespace(now=lambda: NOW))
     monkeypatch.setattr(polling, "fetch", fetch)
     made._robots = SimpleNamespace(rules_of=rules_of)
-    made._questions = SimpleNamespace(ask=nothing)
+    made._questions = SimpleNamespace(ask=ask)
     made._prices = SimpleNamespace(of_slot=nothing)
     yield made
     made.stop()
 
 
-async def poll(poller):
+async def poll(poller, failures=0):
     due = DueSource(
         *(f"https://{HOST}/sitemap.xml", f"https://{HOST}/", HOST, "site:a", "", "robots"),
-        *("", "", b"", b"", 0.0, 0, -math.inf, False, 0.0, 0.0, 0.0, [HOST], [], []),
+        *("", "", b"", b"", 0.0, failures, -math.inf, False, 0.0, 0.0, 0.0, [HOST], [], []),
     )
     poller._under_way[due.url], poller._hosts[due.url] = None, due.host
     await poller._poll(due)
@@ -148,3 +158,35 @@ async def test_what_robots_txt_and_the_host_itself_want_is_what_polls_go_by(poll
     assert poller._politeness.busy() == [HOST]
     clock.now += 2.0
     assert poller._politeness.busy() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "wait", "pause"),
+    [
+        # How often this file has failed says nothing of the others.
+        (Busy("it answers 503", None), 86_400.0, 60.0),
+        (Busy("it answers 429", 5.0), 86_400.0, 5.0),
+        (Busy("it answers 429", 1e9), 86_400.0, 86_400.0),
+        (Unreached("it takes longer than 60 s"), 86_400.0, 60.0),
+        # Other files of the host are well, or may be.
+        (FetchFailed("it answers 404"), 86_400.0, GAP),
+        (NotYet("its robots.txt answers 503", 500.0), 86_400.0, GAP),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Exception) else None,
+)
+async def test_a_file_that_always_fails_keeps_the_others_of_its_host_waiting_for_a_little(
+    poller, clock, answer, wait, pause
+):
+    poller.answer, clock.now = answer, 1e6
+    await poll(poller, failures=11)
+    assert poller.waits == [wait]
+    clock.now += max(pause, 7.0) - 0.5
+    assert poller._politeness.busy() == [HOST]
+    clock.now += 1.0
+    assert poller._politeness.busy() == []
+
+
+async def test_a_file_waits_for_a_robots_txt_until_that_is_asked_for_again(poller):
+    poller.answer = NotYet("its robots.txt answers 503", 500.0)
+    await poll(poller)
+    assert poller.waits == [500.0]

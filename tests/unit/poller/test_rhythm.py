@@ -6,6 +6,7 @@ from services.poller.rhythm import (
     FIRST_SECONDS,
     interval_by_value,
     next_interval,
+    pause_of_host,
     wait_after_failure,
 )
 from shared.policy.polls import PollRecord
@@ -35,12 +36,29 @@ def test_what_is_found_goes_before_what_is_said():
         (4, None, 480.0),
         (1, 500.0, 500.0),
         (4, 100.0, 480.0),
+        (1, 86_400.0, 86_400.0),
         (1, 1e9, 86_400.0),
         (10_000, None, 86_400.0),
     ],
 )
 def test_failures_double_the_wait_and_a_host_that_asks_for_more_gets_it(failures, asked, seconds):
     assert wait_after_failure(failures, asked, **LIMITS) == seconds
+
+
+@pytest.mark.parametrize(
+    ("asked", "longest", "seconds"),
+    [
+        (7200.0, 3600.0, 7200.0),
+        (1e9, 3600.0, 86_400.0),
+        (1e9, 200_000.0, 200_000.0),
+    ],
+)
+def test_a_host_gets_a_longer_pause_than_the_longest_interval_and_a_day_at_most(
+    asked, longest, seconds
+):
+    limits = {"shortest": 60.0, "longest": longest}
+    assert wait_after_failure(1, asked, **limits) == seconds
+    assert pause_of_host(asked, **limits) == seconds
 
 
 def test_a_source_is_read_when_that_is_worth_its_price_and_no_sooner_than_allowed():

@@ -7,7 +7,8 @@ import pytest
 from services.poller.sites.documents import Document
 from services.poller.sites.entries import MOST_TEXT, BadDocument, Entry
 from services.poller.sites.sitemaps import TOKEN_BYTES, TextReader
-from services.poller.sites.unpacking import PART_BYTES, Unpacker
+from services.poller.sites.unpacking import Unpacker
+from shared.runtime.unpacking import MOST_JOINED, PART_BYTES
 
 URLSET = b'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
 
@@ -244,11 +245,32 @@ LAUGHS = (
         (b" \n" * TOKEN_BYTES, "it is empty"),
         (gzip.compress(PLAIN)[:-9], "broken off"),
         (b"\x1f\x8b" + b"x" * 100, "damaged"),
+        # Few bytes, packed once more, and each that is joined costs time.
+        (gzip.compress(b"") * (MOST_JOINED + 1), "are joined"),
+        (gzip.compress(gzip.compress(b"") * (MOST_JOINED + 1)), "are joined"),
     ],
 )
 def test_what_is_no_sitemap_is_refused_with_the_reason(body, reason):
     with pytest.raises(BadDocument, match=reason):
         read(body)
+
+
+@pytest.mark.parametrize("part", [1, 7, 1 << 20])
+@pytest.mark.parametrize(
+    "behind",
+    [b"", b"\n", b"\x1f", b"<!-- cached -->", b"\0" * 30, b"\0" * 30 + b"\n"],
+    ids=["nothing", "line", "half a mark", "comment", "zeros", "zeros and a line"],
+)
+def test_what_follows_a_packed_sitemap_and_is_not_packed_takes_nothing_away(behind, part):
+    body = gzip.compress(PLAIN) + behind
+    assert read(body, part)[2] == ENTRIES
+    assert read(gzip.compress(body), part)[2] == ENTRIES
+
+
+@pytest.mark.parametrize("part", [1, 7, 1 << 20])
+def test_a_packed_sitemap_may_be_joined_from_many(part):
+    every_line = b"".join(gzip.compress(line) + b"\0" * 5 for line in PLAIN.splitlines(True))
+    assert read(every_line, part)[2] == ENTRIES
 
 
 def test_a_bomb_is_unpacked_no_further_than_the_limit():

@@ -9,7 +9,8 @@ from aiohttp import web
 
 from deploy.local.process import free_port
 from services.poller.sites.feed_process import FeedProcess
-from services.poller.sites.fetching import Busy, Same, fetch
+from services.poller.sites.fetching import Same, fetch
+from shared.discovery.busy import Busy
 from shared.runtime.fetching import Fetcher
 from shared.store.watched import DueSource
 

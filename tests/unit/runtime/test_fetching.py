@@ -10,7 +10,8 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from shared.runtime.fetching import Fetcher, FetchFailed
+from deploy.local.process import free_port
+from shared.runtime.fetching import Fetcher, FetchFailed, Unreached
 
 
 def anywhere(before, after):
@@ -46,7 +47,10 @@ async def server():
 
     async def answer(request):
         server.visits += 1
+        server.asked.append(request.raw_path)
         match request.path:
+            case "/to":
+                return web.Response(status=302, headers={"Location": server.target})
             case "/round":
                 raise web.HTTPFound("/round")
             case "/out":
@@ -65,7 +69,7 @@ async def server():
     server = TestServer(web.Application())
     server.app.router.add_get("/{any:.*}", answer)
     await server.start_server()
-    server.visits = 0
+    server.visits, server.asked, server.target = 0, [], "/"
     yield server
     await server.close()
 
@@ -134,6 +138,26 @@ async def test_redirects_are_followed_a_few_times_and_not_into_private_places(se
         )
 
 
+@pytest.mark.parametrize(
+    ("target", "asked"),
+    [
+        # What is signed as it is written is elsewhere if it is written in another way.
+        ("/a?sig=a%2Fb%3D%2B&u=https%3A%2F%2Fx.example%2F", None),
+        ("/a%2Fb/%7Ec/%40d?e=%2C%7C%3B", None),
+        ("/a?b=c+d%20e&f", None),
+        ("/100%zz", None),
+        ("a;b=1?c='d'", "/a;b=1?c=%27d%27"),
+        ("/\u00e4 b#c", "/%C3%A4%20b"),
+        ("../a/./b/../c", "/a/c"),
+    ],
+)
+async def test_where_a_redirect_leads_is_asked_for_as_it_is_written(server, fetcher, target, asked):
+    one = await fetcher(allow_private=True)
+    server.target = target
+    await one.get(str(server.make_url("/to")), max_bytes=10_000, may_follow=anywhere)
+    assert server.asked == ["/to", asked or target]
+
+
 async def test_long_headers_as_real_sites_have_them_are_read(server, fetcher):
     one = await fetcher(allow_private=True)
     url = str(server.make_url("/long"))
@@ -149,6 +173,19 @@ async def test_what_is_long_or_slow_is_given_up(server, fetcher):
     beginning = await one.get(url, max_bytes=100, may_follow=anywhere, cut=True)
     assert len(beginning.body) == 100
     assert "longer than" in await refused(one, str(server.make_url("/never")))
+
+
+async def test_a_server_that_is_away_is_told_from_one_that_says_what_cannot_be_used(
+    server, fetcher
+):
+    one, never = await fetcher(allow_private=True, seconds=0.3), str(server.make_url("/never"))
+    for url in (never, f"http://127.0.0.1:{free_port()}/"):
+        with pytest.raises(Unreached):
+            await one.get(url, max_bytes=5000, may_follow=anywhere)
+    for path in ("/", "/odd"):
+        with pytest.raises(FetchFailed) as failure:
+            await one.get(str(server.make_url(path)), max_bytes=10, may_follow=anywhere)
+        assert not isinstance(failure.value, Unreached)
 
 
 async def test_a_body_may_be_taken_as_it_comes(server, fetcher):
@@ -193,7 +230,7 @@ async def test_names_that_nobody_answers_for_keep_nothing_else_waiting(
     ]
     try:
         found = await asyncio.gather(*asked, return_exceptions=True)
-        assert {type(one) for one in found} == {FetchFailed}
+        assert {type(one) for one in found} == {Unreached}
         # The threads still wait, though whoever asked has given up.
         async with asyncio.timeout(20):
             assert await asyncio.to_thread(int) == 0

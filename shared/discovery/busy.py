@@ -1,0 +1,44 @@
+"""Servers that ask to be left alone for a while: 429, 503 and Retry-After, RFC 9110 10.2.3."""
+
+from typing import Final
+
+from shared.discovery.dates import read_date
+from shared.runtime.fetching import Fetched, FetchFailed
+
+_BUSY: Final = frozenset({429, 503})
+_MOST_DIGITS: Final = 9
+"""Of seconds; more is no time that anybody means."""
+
+
+class Busy(FetchFailed):
+    """The host asks for a pause."""
+
+    def __init__(self, reason: str, seconds: float | None) -> None:
+        super().__init__(reason)
+        self.seconds = seconds
+        """How long; None: it does not say."""
+
+
+def require_not_busy(answer: Fetched, now: float, who: str) -> None:
+    """Go on where an answer asks for no pause.
+
+    Args:
+        answer: of a server.
+        now: Unix seconds.
+        who: answers, for the reason.
+
+    Raises:
+        Busy: it does.
+    """
+    if answer.status in _BUSY:
+        asked = _seconds_until(answer.headers.get("Retry-After", ""), now)
+        raise Busy(f"{who} answers {answer.status}", asked)
+
+
+def _seconds_until(written: str, now: float) -> float | None:
+    """Seconds of a Retry-After, which says how many or when; None: neither."""
+    text = written.strip()
+    if text.isdecimal():
+        return float(text) if len(text) <= _MOST_DIGITS else None
+    at = read_date(text)
+    return None if at is None else max(at.at - now, 0.0)
