@@ -154,8 +154,8 @@ class ImportWatch:
                 self._ahead[shard.number] = shard, [*before, *ids][-MOST_AHEAD:]
         if came:
             # Read now that nothing that is announced passes them by any more.
-            ids = np.fromiter(came, np.int64)
-            learned = await asyncio.to_thread(self._read_learned, shard.number, ids)
+            page_ids = np.fromiter(came, np.int64)
+            learned = await asyncio.to_thread(self._read_learned, shard.number, page_ids)
             await self._thread.run(_make_good, shard, learned, came)
         return True
 
