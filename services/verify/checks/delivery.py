@@ -89,12 +89,18 @@ def crawls_applied(
     """
     crawled: dict[int, list[float]] = defaultdict(list)
     besides: dict[int, set[float]] = defaultdict(set)
+    # On a partition that never was its host's, as a bad message may be, it counts nowhere.
+    near = [
+        (answered, page_id)
+        for answered in ledger.outcomes
+        if (page_id := _page_id(answered.outcome.url, answered.partition, ledger.layout))
+        is not None
+    ]
     # What was passed on while shards grew counts where, and when, it came there.
-    last = {(one.outcome.url, one.outcome.crawled_at): one.partition for one in ledger.outcomes}
-    for answered in ledger.outcomes:
+    last = {(one.outcome.url, one.outcome.crawled_at): one.partition for one, _ in near}
+    for answered, page_id in near:
         outcome = answered.outcome
-        page_id = _page_id(outcome.url, answered.partition, ledger.layout)
-        if page_id is None or answered.partition != last[outcome.url, outcome.crawled_at]:
+        if answered.partition != last[outcome.url, outcome.crawled_at]:
             continue
         if outcome.result not in NO_CRAWLS:
             crawled[page_id].append(outcome.crawled_at)

@@ -33,3 +33,13 @@ def test_an_outcome_that_is_passed_on_in_time_counts():
 
     assert offences(in_time, 3) == [0, 0]
     assert offences(in_time, 2) == [1, 0]
+
+
+def test_a_copy_on_a_partition_that_never_was_its_hosts_counts_nowhere():
+    """As a bad message may be, which is refused there."""
+    strange = next(n for n in range(GROWN) if n % SHARDS != BEFORE)
+    outcomes = [(BEFORE, 10.0), (BEFORE, 20.0), (NOW, 30.0), (strange, 20.0)]
+
+    assert offences(outcomes, 3) == [0, 0]
+    assert offences(outcomes, 2) == [1, 0]
+    assert offences(outcomes, 4) == [0, 1]
