@@ -45,6 +45,7 @@ def with_whole_hosts(shard: Shard, updates: Updates, columns: UpdateColumns) -> 
     Looks through all pages of the shard for each of those hosts.
     """
     parts: list[Sequence[NDArray[Any]]] = [columns]
+    places = [np.arange(columns.rows.size)]
     for event in np.flatnonzero(updates.whole_host).tolist():
         host = shard.hosts.row(updates.pages[event].host)
         if host is None:
@@ -55,10 +56,12 @@ def with_whole_hosts(shard: Shard, updates: Updates, columns: UpdateColumns) -> 
         types = [column.dtype for column in of_update]
         others = [np.full(rows.size, v, kind) for v, kind in zip(_ABSENT, types, strict=True)]
         parts.append([rows, np.full(rows.size, updates.times[event]), *others])
+        places.append(np.full(rows.size, event))
     if len(parts) == 1:
         return columns
     together = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    order = np.argsort(together[1], kind="stable")
+    # Of one time, what comes after it in the topic holds.
+    order = np.lexsort((np.concatenate(places), together[1]))
     return UpdateColumns(*(column[order] for column in together))
 
 

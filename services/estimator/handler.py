@@ -312,6 +312,7 @@ class EstimatorHandler:
         )
         others = {k: v for k, v in self._positions.items() if k[1] != number}
         self._positions = others | snapshot.positions
+        shard.hosts.take_newcomer(other.hosts for other in self._shards.values())
         self._shards[number] = shard
         self._outbox.forget([number])
         again = await asyncio.to_thread(news_again, shard, snapshot.announcing, self._clock.now())

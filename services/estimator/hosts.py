@@ -1,7 +1,7 @@
 """The hosts of a shard: limits, and what is learned of their pages in common."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -130,6 +130,12 @@ class Hosts:
         hosts.set_factors(known)
         hosts.announced_factors = dict(known)
         return hosts
+
+    def take_newcomer(self, others: "Iterable[Hosts]") -> None:
+        """Take the prior of hosts of which nothing is known, which no database has, of shards whose
+        hosts are there for longer; without any, it is the initial one until the next refit."""
+        for other in others:
+            self.newcomer = other.newcomer
 
     def frozen(self) -> Self:
         """A copy for a refit, which no event reaches: of priors, factors, and what signals say."""

@@ -223,13 +223,13 @@ class Shard:
         pages["host"] = self.hosts.rows_of(found.pages.host_ids)
         pages["several"][found.by_source.rows] = self.by_source.add(found.by_source.ages)
         # What is learned of a page that is away is not announced before it is back.
-        is_known = pages["status"] == ACTIVE if not self.is_whole else np.True_
+        is_known = pages["status"] == ACTIVE
         for learned, announced in ANNOUNCED.items():
             pages[announced] = np.where(is_known, pages[learned], np.nan)
         pages["directory"] = found.directories
         pages["announced_activity"] = activity_bins(np.ascontiguousarray(pages["signal_count"]))
         pages["factor"] = self.hosts.factors_of(pages)
-        pages["is_read"] = not self.is_whole
+        pages["is_read"] = True
         return pages
 
     def _make_room(self, size: int) -> None:

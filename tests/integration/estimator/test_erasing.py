@@ -53,7 +53,7 @@ def assert_memory_is_the_database(handler, settings):
         page_ids = loaded.pages["page_id"]
         assert sorted(shard.pages["page_id"]) == sorted(page_ids)
         rows = shard.rows_of(page_ids.copy())
-        for name in set(PAGE.names) - {"host", "several", *ANNOUNCED}:
+        for name in set(PAGE.names) - {"host", "several", "is_read", *ANNOUNCED}:
             np.testing.assert_array_equal(shard.pages[name][rows], loaded.pages[name], name)
         for mine, stored in zip(shard.rings, loaded.rings, strict=True):
             np.testing.assert_array_equal(mine[rows], stored[: rows.size])
@@ -251,3 +251,16 @@ async def test_that_something_was_erased_is_forgotten_once_no_topic_has_it(setti
 def test_only_what_is_removed_can_be_erased(options):
     with pytest.raises(ValueError, match="belong to `remove`"):
         PageUpdate("upsert", PAGE_URL, **options)
+
+
+async def test_of_an_erasure_and_an_update_of_one_time_the_last_one_holds(settings, start, kafka):
+    """Programs whose clock has whole seconds send both within one; schedulers go in order, too."""
+    handler = await grown_up(start, kafka)
+    at = NOW + 5 * DAY
+    handler._clock.time = at + 60.0
+    before, after = OF_HOST[:2]
+    whole = erase(f"https://{HOST}/", at, whole_host=True)
+    await handler.handle(kafka.batch(upsert(before, at), whole, upsert(after, at)))
+    assert kept_of(settings, before) == [0, 0, 1]
+    assert kept_of(settings, after)[:2] == [1, 1]
+    assert_memory_is_the_database(handler, settings)
