@@ -148,6 +148,18 @@ class WorkerProcess:
             await asyncio.sleep(0.05)
         raise AssertionError(f"it does not say {reason!r}, but {said!r}:\n{self.log}")
 
+    async def exposes(self, line: bytes) -> None:
+        """Wait until a line is among its metrics."""
+        said = b""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while line not in said:
+                    await asyncio.sleep(0.05)
+                    with contextlib.suppress(aiohttp.ClientError, OSError):
+                        said = (await self.get("/metrics"))[1]
+        except TimeoutError:
+            raise AssertionError(f"it does not expose {line!r}:\n{self.log}") from None
+
     def terminate(self) -> None:
         """Ask it to stop, without waiting."""
         self._process.send_signal(signal.SIGTERM)

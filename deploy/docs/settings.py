@@ -23,7 +23,8 @@ so that a misspelt one shows. `freshet settings` prints what holds, and where ea
 
 A secret may stand in a file of its own: the variable's name with `_FILE` at its end
 (`DATABASE_URL_FILE`, `FRESHET_KAFKA_SASL_PASSWORD_FILE`) gives the path, and the file holds nothing
-but the value. The variable itself goes before its file.
+but the value. The variable itself goes before its file. So may what is often kept with secrets:
+`FRESHET_KAFKA_SASL_USERNAME`, and `FRESHET_POLLER_STREAMS`, whose URLs may have passwords.
 
 A worker reads its file and the secrets' files again when it gets SIGHUP (`kill -HUP`, or
 `docker compose kill -s HUP ingester`). Settings that say so below hold at once: the log names those

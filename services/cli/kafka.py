@@ -13,6 +13,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 
+from services.cli.errors import SystemFailed
 from shared.contracts.codec import decode
 from shared.contracts.topics import Topic
 from shared.runtime.kafka import client_options, make_consumer, topic_partitions
@@ -31,6 +32,12 @@ READ_SECONDS = 10.0
 """A broker that has brought nothing for so long, of what is there, is not waited for any more."""
 
 READ_MS = 200
+
+ACKNOWLEDGED_SECONDS = 30.0
+"""A broker that has not stored what was sent after so long is not waited for any more."""
+
+STOP_SECONDS = 1.0
+"""Of a publisher whose broker has everything, or will not have it."""
 
 _WHICH_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """Its length and ApiVersions 0, which every broker answers, also before it knows who asks."""
@@ -93,14 +100,13 @@ def _ask(server: str, tls: ssl.SSLContext | None, seconds: float) -> None:
 
 
 async def publish_global(settings: Settings, topic: Topic, message: msgspec.Struct) -> None:
-    """Publish a message about everything."""
-    require_broker(settings)
-    publisher = Publisher(settings)
-    await publisher.start()
-    try:
+    """Publish a message about everything.
+
+    Raises:
+        SystemFailed: the broker does not acknowledge it.
+    """
+    async with _publishing(settings, topic) as publisher:
         await publisher.send_global(topic, message)
-    finally:
-        await publisher.stop()
 
 
 async def publish_for_host(
@@ -109,14 +115,33 @@ async def publish_for_host(
     """Publish a message about a host or a page of it, and wait for the broker.
 
     The record has the time of this process: a limit that comes before its host is erased goes too.
+
+    Raises:
+        SystemFailed: the broker does not acknowledge it.
     """
+    async with _publishing(settings, topic) as publisher:
+        await (await publisher.send_for_host(topic, host, message, at=WALL.now()))
+
+
+@contextlib.asynccontextmanager
+async def _publishing(settings: Settings, topic: Topic) -> AsyncIterator[Publisher]:
+    """A publisher of what is sent to a topic within, and acknowledged in time. The client itself
+    waits for ever."""
     require_broker(settings)
     publisher = Publisher(settings)
     await publisher.start()
     try:
-        await (await publisher.send_for_host(topic, host, message, at=WALL.now()))
+        async with asyncio.timeout(ACKNOWLEDGED_SECONDS):
+            yield publisher
+    except TimeoutError as error:
+        raise SystemFailed(
+            f"the broker at {settings.kafka_bootstrap_servers} answers, but has not acknowledged "
+            f"what was sent to {settings.topic(topic.name)} within {ACKNOWLEDGED_SECONDS:g} s: "
+            "fewer copies may be in sync than its min.insync.replicas demands. See to the brokers, "
+            "then call this again. What was sent may be there, or not"
+        ) from error
     finally:
-        await publisher.stop()
+        await publisher.stop(STOP_SECONDS)
 
 
 async def require_topic(settings: Settings, topic: Topic) -> None:

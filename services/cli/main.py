@@ -85,9 +85,13 @@ def main(ctx: click.Context) -> None:
       freshet worker scheduler
     """
     # Logs go to standard error, so that they never mix with an answer.
-    from shared.runtime.logs import configure_logs  # noqa: PLC0415 - only when a command runs
+    from shared.runtime.authorities import (  # noqa: PLC0415 - only when a command runs
+        trust_as_the_machine_does,
+    )
+    from shared.runtime.logs import configure_logs  # noqa: PLC0415 - the same
 
     configure_logs("console", "warning")
+    trust_as_the_machine_does()
     if ctx.invoked_subcommand != "worker":
         # Workers wait for a database that has stopped; who sits before a command does not.
         from shared.store.patience import DATABASE_PATIENCE  # noqa: PLC0415 - the same

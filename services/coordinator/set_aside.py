@@ -55,6 +55,15 @@ class BadRecords:
         """A record has been found that cannot be taken."""
         self._waiting.append(Bad(record, reason, time.monotonic()))
         self._bytes += len(record.value or b"")
+        self._keep_few()
+
+    def put_back(self, taken: list[Bad]) -> None:
+        """These could not be set aside: they wait again, before those that came meanwhile."""
+        self._waiting.extendleft(reversed(taken))
+        self._bytes += sum(len(bad.record.value or b"") for bad in taken)
+        self._keep_few()
+
+    def _keep_few(self) -> None:
         while self._bytes > HELD_BYTES and len(self._waiting) > 1:
             self._forget()
 

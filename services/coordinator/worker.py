@@ -26,7 +26,7 @@ from services.coordinator.core import Coordination, Moment
 from services.coordinator.history import DecisionHistory
 from services.coordinator.leadership import Leadership
 from services.coordinator.picture import Picture, State, add_picture
-from services.coordinator.set_aside import BadRecords
+from services.coordinator.set_aside import Bad, BadRecords
 from services.coordinator.views.serving import Asking, add_views
 from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.messages import Bandwidth, DemandCurve, GroupLimit, Multipliers
@@ -40,7 +40,7 @@ from shared.contracts.topics import (
 )
 from shared.pacing.slots import KNOWN_AHEAD_SECONDS, is_late
 from shared.runtime.follower import Follower
-from shared.runtime.kafka import appended_at
+from shared.runtime.kafka import appended_at, may_pass
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.wall_time import WALL
@@ -308,17 +308,33 @@ class Coordinator(WorkerService):
         """Beside the decisions: who begins to lead first looks for seconds which letters there are.
 
         Raises:
-            KafkaError: the last ones could not be set aside.
+            KafkaError: the last ones could not be set aside, and waiting cannot help.
         """
         if self._setting_aside is not None:
             if not self._setting_aside.done():
                 return
-            self._setting_aside.result()
+            if (error := self._setting_aside.exception()) is not None:
+                if not may_pass(error):
+                    raise error
+                log.warning("bad messages are not set aside yet, trying again", error=repr(error))
         self._setting_aside = asyncio.ensure_future(self._set_bad_ones_aside())
 
     async def _set_bad_ones_aside(self) -> None:
-        for bad in await self._bad.take(self.settings, NAME):
-            await self._publisher.dead_letter(bad.record, NAME, bad.reason)
+        """Wait until the broker has them; those that it has not are held again.
+
+        Raises:
+            KafkaError: one of them could not be stored.
+        """
+        taken = await self._bad.take(self.settings, NAME)
+        told = await asyncio.gather(*map(self._set_aside, taken), return_exceptions=True)
+        failed = [error for error in told if error is not None]
+        if failed:
+            pairs = zip(taken, told, strict=True)
+            self._bad.put_back([bad for bad, error in pairs if error is not None])
+            raise failed[0]
+
+    async def _set_aside(self, bad: Bad) -> None:
+        await (await self._publisher.dead_letter(bad.record, NAME, bad.reason))
 
     def _say_what_is_amiss(self) -> None:
         notice = self._picture.notice(self._moment())

@@ -165,7 +165,8 @@ class Sifter:
     def _check_key(self, source: str, record: Record) -> None:
         key = self._rules.source_keys[source]
         shown = next((value for name, value in record.headers if name == KEY_HEADER), None) or b""
-        if not hmac.compare_digest(shown, key):
+        # A record without the header shows nothing, which would be as good as an empty key.
+        if not key or not hmac.compare_digest(shown, key):
             raise BadMessage(
                 f"source {source!r} is known by a key, and this record does not carry it in its "
                 f"header {KEY_HEADER!r} (FRESHET_SIGNAL_SOURCE_KEYS)"

@@ -17,8 +17,9 @@ class Tokens:
         self.replace(tokens)
 
     def replace(self, tokens: Mapping[str, SecretStr]) -> None:
-        """Let others hold, and no other."""
-        self._digests = [(source, _digest(t.get_secret_value())) for source, t in tokens.items()]
+        """Let others hold, and no other. An empty one, which anybody shows, holds for nobody."""
+        texts = {source: token.get_secret_value() for source, token in tokens.items()}
+        self._digests = [(source, _digest(text)) for source, text in texts.items() if text]
 
     def source_of(self, authorization: str) -> str:
         """The source whose token it is; takes as long whichever it is, and if it is none.

@@ -137,8 +137,7 @@ def hold_back(producer: AIOKafkaProducer, may_send: Callable[[], bool]) -> None:
         if may_send():
             return drain(ignore_nodes=ignore_nodes, muted_partitions=muted_partitions)
         nothing = drain(ignore_nodes=_EveryNode(), muted_partitions=muted_partitions)
-        waiter = accumulator.waiter()
-        asyncio.get_running_loop().call_later(ASK_SECONDS, _end, waiter)
+        asyncio.get_running_loop().call_later(ASK_SECONDS, _end, accumulator.waiter())
         return nothing
 
     accumulator.drain_by_nodes = drain_if_allowed
@@ -154,9 +153,14 @@ def counts_of(numbers: Any) -> Any:
     return numbers._sequence_numbers  # noqa: SLF001
 
 
+def sender_of(producer: AIOKafkaProducer) -> Any:
+    """What sends a producer's batches, and sends again what is not taken."""
+    return producer._sender  # noqa: SLF001
+
+
 def follow_sending(producer: AIOKafkaProducer, sent: Callable[[Mapping[Any, Any]], None]) -> None:
     """Tell of batches that a broker has been sent, before any partition is sent more."""
-    sender: Any = producer._sender  # noqa: SLF001
+    sender = sender_of(producer)
     send = sender._send_produce_req  # noqa: SLF001
 
     async def send_telling(node: int, batches: Any) -> None:
@@ -186,10 +190,7 @@ def read_ahead(consumer: AIOKafkaConsumer, partition_bytes: int) -> None:
 
 
 def versions_of(connection: AIOKafkaConnection) -> dict[int, tuple[int, int]]:
-    """Of each request that a broker knows, the first and the last version.
-
-    A connection asks for them when it starts, and tells nobody.
-    """
+    """Of each request that a broker knows, the first and the last version: it tells nobody."""
     return dict(connection._versions)  # noqa: SLF001
 
 
@@ -221,8 +222,7 @@ def unpack_within_limits() -> None:
     """
     fetcher.PartitionRecords = _PartitionRecords
     fetcher.FetchResult.getall = _all_of
-    for kind in (DefaultRecordBatch, LegacyRecordBatch):
-        # In Python, or compiled.
+    for kind in (DefaultRecordBatch, LegacyRecordBatch):  # in Python, or compiled
         vars(sys.modules[kind.__module__]).update(
             gzip_decode=gzip_unpacked,
             lz4_decode=unpacker_of(cramjam.lz4.decompress_into),

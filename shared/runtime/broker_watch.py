@@ -88,6 +88,9 @@ class BrokerWatch:
         self._client: AIOKafkaClient | None = None
         self._is_connected = False
         self._streak = Streak()
+        self.topics_are_there = True
+        """While they are not made yet nobody asks about one, which many a broker would make then,
+        in its own way: who answers a newcomer answers."""
         self.trouble: str | None = None
         """Why nothing can be read or written now; None: a broker answers."""
         self.away_at = float("-inf")
@@ -111,8 +114,9 @@ class BrokerWatch:
         if self._client is None:
             self._options = client_options(self._settings)
             self._client = _client(self._options, ANSWER_SECONDS)
-        self._is_connected = self._is_connected or await self._connects(self._client)
-        if self._is_connected and await _answers(self._client):
+        is_connected = self._is_connected or await self._connects(self._client)
+        self._is_connected = is_connected and self.topics_are_there
+        if is_connected and await self._answers(self._client):
             self._streak.end()
             self._note(None)
         else:
@@ -130,8 +134,19 @@ class BrokerWatch:
             await client.bootstrap()
         except (KafkaError, OSError, TimeoutError):
             return False
-        client.set_topics([self._settings.topic(BANDWIDTH.name)])
+        if self.topics_are_there:
+            client.set_topics([self._settings.topic(BANDWIDTH.name)])
         return True
+
+    async def _answers(self, client: AIOKafkaClient) -> bool:
+        """Whether a broker answers a client that is connected, as one was a moment ago."""
+        if not self.topics_are_there:
+            return True
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return bool(await client.force_metadata_update())
+        except TimeoutError:
+            return False
 
     async def _why_not(self) -> str:
         """What keeps brokers from answering; ends the process where waiting cannot help."""
@@ -183,7 +198,7 @@ class BrokerWatch:
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    is_answered = await self._connects(client) and await _answers(client)
+                    is_answered = await self._connects(client) and await self._answers(client)
         finally:
             if not is_answered:
                 await client.close()
@@ -217,20 +232,15 @@ def _client(options: dict[str, Any], request_seconds: float) -> AIOKafkaClient:
 
 
 def _options_of_now(settings: Settings) -> dict[str, Any]:
-    """As a process that starts now would have them: certificates and the password are read again.
+    """As a process that starts now would have them: certificates, user and password are read again.
 
     Raises:
         SettingsError: they cannot be; files that are being replaced may not fit for a moment.
     """
     if settings.kafka_sasl_password is not None:
-        password = load_settings().kafka_sasl_password or settings.kafka_sasl_password
-        settings = settings.model_copy(update={"kafka_sasl_password": password})
+        now = load_settings()
+        password = now.kafka_sasl_password or settings.kafka_sasl_password
+        user = now.kafka_sasl_username or settings.kafka_sasl_username
+        renewed = {"kafka_sasl_username": user, "kafka_sasl_password": password}
+        settings = settings.model_copy(update=renewed)
     return client_options(settings)
-
-
-async def _answers(client: AIOKafkaClient) -> bool:
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return bool(await client.force_metadata_update())
-    except TimeoutError:
-        return False

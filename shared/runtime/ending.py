@@ -1,8 +1,14 @@
-"""How a process that was told to stop gets to its end undisturbed."""
+"""How a process that was told to stop gets to its end undisturbed, and one that fails says why."""
 
 import asyncio
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+import structlog
+
+log = structlog.get_logger(__name__)
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -20,3 +26,19 @@ def ignore_further_stops(loop: asyncio.AbstractEventLoop) -> None:
     for number in STOP_SIGNALS:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def naming_faults() -> Iterator[None]:
+    """Let the last log line of a process that fails name the fault.
+
+    It is logged where it comes up, too, but the framework goes on to say of each part how it is
+    closed, and who reads the last line would read of that.
+    """
+    try:
+        yield
+    except SystemExit as ended:
+        fault = ended.__context__
+        if ended.code and fault is not None:
+            log.critical("the worker failed", fault=f"{type(fault).__name__}: {fault}".rstrip(": "))
+        raise

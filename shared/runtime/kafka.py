@@ -44,7 +44,7 @@ LEAST_FETCHED_BYTES = 64 * 1024
 """Of one partition in one answer."""
 
 START_PATIENCE_SECONDS = 120.0
-"""A worker waits so long for its broker at start before it gives up and is restarted."""
+"""A command waits so long for its broker before it gives up; a worker waits on."""
 
 METADATA_SECONDS: Final = 60
 """So often a client looks by itself which partitions there are: some may have been added."""
@@ -214,7 +214,11 @@ def partitions_of(topic: Topic, settings: Settings) -> int:
 
 
 async def ensure_topics(
-    settings: Settings, topics: tuple[Topic, ...] = TOPICS, *, fix: bool = False
+    settings: Settings,
+    topics: tuple[Topic, ...] = TOPICS,
+    *,
+    fix: bool = False,
+    patience_seconds: float = START_PATIENCE_SECONDS,
 ) -> list[Finding]:
     """Create what the broker lacks, and check what it has. Waits for a broker that is not up yet.
 
@@ -222,6 +226,7 @@ async def ensure_topics(
         settings: of this installation.
         topics: of the contract.
         fix: alter settings of topics that a promise rests on, where that is safe.
+        patience_seconds: how long it waits.
 
     Returns:
         what does not hold of the topics, of each by itself. The risks are logged as well; they stop
@@ -233,7 +238,7 @@ async def ensure_topics(
         KafkaError: the broker cannot be reached or refuses.
     """
     findings: list[Finding] = []
-    async for attempt in until_it_passes(None, may_pass, patience_seconds=START_PATIENCE_SECONDS):
+    async for attempt in until_it_passes(None, may_pass, patience_seconds=patience_seconds):
         with attempt:
             findings = await _ensure_topics(settings, topics, fix=fix)
     log_risks(findings)
@@ -380,8 +385,11 @@ async def topic_partitions(
 async def _check_partitions(
     admin: AIOKafkaAdminClient, settings: Settings, topics: list[Topic]
 ) -> int:
-    """Look at the partitions of topics that are there; how many a new one of the shards gets."""
+    """Look at the partitions of listed topics; how many a new one of the shards gets."""
     found = await partition_counts(admin, settings, topics)
+    if making := [name for name, count in found.items() if count == 0]:
+        # It was listed: another broker knows it already, as somebody is just making it.
+        raise LeaderNotAvailableError(f"no partitions yet of: {', '.join(making)}")
     of_shards: dict[str, int] = {}
     for topic in topics:
         name, wanted = settings.topic(topic.name), partitions_of(topic, settings)

@@ -20,6 +20,7 @@ from shared.runtime.dead_letters import Header, letter_of
 from shared.runtime.kafka import make_producer, start_or_stop
 from shared.runtime.known_partitions import wait_for_new_partitions
 from shared.runtime.partition_counts import growth_of
+from shared.runtime.refused_batches import give_up_sending
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
 
@@ -129,10 +130,19 @@ class Publisher:
             hold_back(producer, self._may_send)
         self._producer = producer
 
-    async def stop(self) -> None:
-        """Send what is waiting, and disconnect."""
+    async def stop(self, patience_seconds: float | None = None) -> None:
+        """Send what is waiting, and disconnect.
+
+        Args:
+            patience_seconds: what the broker has not acknowledged after so long is given up; None:
+                it is waited for.
+        """
         if self._producer is not None:
-            await self._producer.stop()
+            stopping = asyncio.ensure_future(self._producer.stop())
+            await asyncio.wait([stopping], timeout=patience_seconds)
+            if not stopping.done():
+                await give_up_sending(self._producer)
+            await stopping
             self._producer = None
 
     @property

@@ -19,7 +19,8 @@ from aiokafka.errors import (
     UnknownProducerId,
 )
 
-from shared.runtime.aiokafka_patches import counts_of, follow_sending, numbers_of
+from shared.runtime.aiokafka_patches import counts_of, follow_sending, numbers_of, sender_of
+from shared.runtime.write_watch import WRITES
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +40,8 @@ one."""
 def go_on_after_refusals(producer: AIOKafkaProducer) -> None:
     """Let a producer that is not started yet send on what comes after refused records.
 
-    Each topic that refuses is logged, once until it takes something or refuses it otherwise.
+    Each topic that refuses is logged, once until it takes something or refuses it otherwise. What
+    it refuses for now, and is sent again, is noted.
     """
     numbers = numbers_of(producer)
     if numbers is None or numbers.transactional_id is not None:
@@ -48,7 +50,10 @@ def go_on_after_refusals(producer: AIOKafkaProducer) -> None:
 
     def notice(batches: Mapping[TopicPartition, Any]) -> None:
         for tp, batch in batches.items():
-            if not batch.future.done() or batch.future.cancelled():
+            if not batch.future.done():
+                WRITES.note(tp, batch.future)
+                continue
+            if batch.future.cancelled():
                 continue
             error = batch.future.exception()
             _tell(refusing, tp, batch, error)
@@ -63,6 +68,11 @@ def go_on_after_refusals(producer: AIOKafkaProducer) -> None:
 
     follow_sending(producer, notice)
     numbers.increment_sequence_number = lambda tp, count: _count(numbers, tp, count)
+
+
+async def give_up_sending(producer: AIOKafkaProducer) -> None:
+    """Let a producer that is being stopped end, though brokers do not take all that it has."""
+    await sender_of(producer).close()
 
 
 def _count(numbers: Any, tp: TopicPartition, records: int) -> None:

@@ -18,6 +18,10 @@ from pydantic.fields import FieldInfo
 
 SUFFIX: Final = "_FILE"
 
+BESIDE_SECRETS: Final = frozenset({"kafka_sasl_username", "poller_streams"})
+"""Settings that are none by their types: a user is in one secret with the password, and the address
+of a stream may have a password in it."""
+
 MOST_BYTES: Final = 65_536
 """A larger file holds no secret: it is another file, named by mistake."""
 
@@ -31,12 +35,12 @@ def variables(prefix: str, fields: Mapping[str, FieldInfo]) -> dict[str, str]:
 
     Args:
         prefix: of settings without an alias of their own.
-        fields: all settings; those of secrets are found by their types.
+        fields: all settings; those of secrets are found by their types, but for a few.
     """
     return {
         f"{name}{SUFFIX}": setting
         for setting, field in fields.items()
-        if _holds_secret(field.annotation)
+        if setting in BESIDE_SECRETS or _holds_secret(field.annotation)
         for name in plain_variables(prefix, setting, field)
     }
 
@@ -60,7 +64,8 @@ def read_secrets(prefix: str, fields: Mapping[str, FieldInfo]) -> dict[str, Any]
         path = os.environ.get(variable)
         if not path:
             continue
-        if any(name in os.environ for name in plain_variables(prefix, setting, fields[setting])):
+        # An empty one is none, as a template leaves it: it does not go before a file.
+        if any(os.environ.get(name) for name in plain_variables(prefix, setting, fields[setting])):
             continue
         if setting in found:
             raise SecretFileError(f"{variable} and another variable give {setting}: unset one")
@@ -100,7 +105,7 @@ def _holds_secret(kind: Any) -> bool:
 
 
 def _is_plain(kind: Any) -> bool:
-    """One secret, and not a dictionary of them."""
+    """One text, and not a dictionary or a list, which are JSON."""
     return kind is SecretStr or get_origin(kind) in (Union, UnionType)
 
 

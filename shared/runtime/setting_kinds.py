@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+)
 from pydantic_settings import SettingsError as NotJson
 
 from shared.contracts.fields import MAX_CRAWL_RATE, MAX_SOURCE_LENGTH
@@ -155,6 +162,19 @@ SourceName = Annotated[
     str, Field(min_length=1, max_length=MAX_SOURCE_LENGTH, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
 """As messages may have it: signals under another name would all be refused."""
+
+
+def _secret(given: SecretStr) -> SecretStr:
+    text = given.get_secret_value()
+    if not text:
+        raise ValueError("it is empty, and anybody could show it: give it a text, or leave it out")
+    if not text.isprintable() or " " in text:
+        raise ValueError("it has a space, a line break or a control character: leave those out")
+    return given
+
+
+Secret = Annotated[SecretStr, AfterValidator(_secret)]
+"""What a sender shows to be known by, in a header."""
 
 CrawlRate = Annotated[float, Field(gt=0, le=MAX_CRAWL_RATE)]
 """What messages can say: one that no scheduler could read would stop all crawling."""

@@ -40,6 +40,7 @@ from shared.runtime.setting_kinds import (
     NonNegative,
     Positive,
     RequestSeconds,
+    Secret,
     SessionSeconds,
     SourceName,
     StallSeconds,
@@ -109,7 +110,7 @@ class Settings(BaseSettings):
     """Name of this replica, stable over restarts: keeps its shards through a short one."""
     operator: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Name that changes are noted under (`freshet changes`); absent: user's and machine's."""
-    http_host: str = "127.0.0.1"
+    http_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     http_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Health, metrics and, at the coordinator, the picture; 0: the worker's own default."""
     log_format: Literal["json", "console"] = "json"
@@ -155,7 +156,7 @@ class Settings(BaseSettings):
     signals_from_others_share: NonNegative = 0.2
     """Where some sources are named: so many signals may all others send to each of a named one.
     At a fifth, useless signals cost less than a hundredth of the freshness."""
-    signal_source_keys: dict[SourceName, SecretStr] = {}
+    signal_source_keys: dict[SourceName, Secret] = {}
     """Named sources that must prove who they are, as JSON: {"cms": "secret"}. Each record of
     theirs carries the secret in its header `source-key`; a name alone can be anybody's."""
     refused_signals_kept_per_second: NonNegative = 20.0
@@ -242,9 +243,8 @@ class Settings(BaseSettings):
     # Receiver
     receiver_port: Annotated[int, Field(ge=1, le=65535)] = 6080
     """Where pings are taken over HTTP, on `http_host`; health and metrics stay on `http_port`."""
-    receiver_tokens: dict[SourceName, SecretStr] = {}
-    """Who may post to /signals and /events, as JSON: {"cms": "token"}. Each token makes signals of
-    its source."""
+    receiver_tokens: dict[SourceName, Secret] = {}
+    """Who may post to /signals and /events, as JSON: {"cms": "token"}, and as which source."""
     receiver_trusted_proxies: Networks = ()
     """Proxies of your own, as JSON: ["10.0.0.0/8", "::1"]. Their X-Forwarded-For is believed."""
     receiver_connections: Annotated[int, Field(ge=10)] = 2_000
@@ -395,6 +395,6 @@ def load_settings(**overrides: Any) -> Settings:
     except SecretFileError as error:
         raise SettingsError(str(error)) from error
     except ValidationError as error:
-        raise SettingsError(named_faults(error)) from error
+        raise SettingsError(named_faults(error)) from None  # its own text has what was given
     except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(unreadable(error, file)) from error

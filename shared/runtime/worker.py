@@ -45,13 +45,17 @@ from shared.runtime import metrics
 from shared.runtime.broker_watch import BrokerWatch
 from shared.runtime.clock_offset import ClockOffset
 from shared.runtime.databases import at_database, databases_of
-from shared.runtime.ending import ignore_further_stops
-from shared.runtime.kafka import ensure_topics
+from shared.runtime.ending import ignore_further_stops, naming_faults
+from shared.runtime.kafka import ensure_topics, may_pass
 from shared.runtime.logs import configure_logs
+from shared.runtime.loop_lag import watch_loop_lag
 from shared.runtime.reloading import Reloading
+from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings, SettingsError
+from shared.runtime.stopping import end
 from shared.runtime.tracing import Tracing
 from shared.runtime.web import WebServer, web_options
+from shared.runtime.write_watch import WRITES
 
 log = structlog.get_logger(__name__)
 
@@ -70,10 +74,6 @@ LOOK_SECONDS = 0.5
 
 COLLECTOR_THRESHOLDS = (20_000, 10, 10)
 """A batch's records are that many; the default of 700 looks at them again and again."""
-
-LAG_PROBE_SECONDS = 0.1
-LAG_WINDOW_SECONDS = 30.0
-"""The longest lag is that of the last one to two windows."""
 
 DEFAULT_PORTS = {
     "ingester": 6066,
@@ -126,6 +126,9 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         self.tracing: Tracing | None = None
         """Of a worker that pages' traces go through; None: it is off."""
         self._loops: list[asyncio.Future[Any]] = []
+        self._watching: list[asyncio.Future[Any]] = []
+        self._no_topics: str | None = None
+        """Why the start waits for the topics; None: it does not."""
 
     @abstractmethod
     async def open(self) -> None:
@@ -148,10 +151,12 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         """Wall (monotonic) time of the last sign of life of the slowest loop."""
 
     async def on_start(self) -> None:
-        """Open the parts and start the loops."""
+        """Open the parts and start the loops; the servers are watched from the beginning on."""
         Watchdog(self).start()
+        self.broker.topics_are_there = False
+        self._watching = [self.add_future(watch) for watch in self._watches()]
         try:
-            await ensure_topics(self.settings)
+            await self._have_topics()
             await self.clock_offset.start()
             await self.open()
         except Exception:
@@ -164,11 +169,23 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
             for coroutine in (
                 *self.loops(),
                 watch_loop_lag(self.stopping, self.settings.loop_lag_warning_seconds),
-                *self._watches(),
                 self.clock_offset.run(self.stopping),
             )
         ]
         log.info("worker started")
+
+    async def _have_topics(self) -> None:
+        """Wait for a broker, however long it is away: who gave up would only be started again."""
+        async for attempt in until_it_passes(self.stopping, may_pass, self._note_no_topics):
+            with attempt:
+                await ensure_topics(self.settings, patience_seconds=0.0)
+        self.broker.topics_are_there, self._no_topics = True, None
+
+    def _note_no_topics(self, error: BaseException) -> None:
+        reason = f"the topics cannot be looked at: {str(error) or type(error).__name__}"
+        if reason != self._no_topics:
+            log.warning("the start waits for the topics", reason=reason)
+        self._no_topics = reason
 
     def _watches(self) -> list[Coroutine[Any, Any, None]]:
         """Whether the servers answer."""
@@ -187,6 +204,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         self.stopping.set()
         if self._loops:
             await asyncio.wait(self._loops, timeout=STOP_SECONDS)
+        await end(*self._watching)
         await self.close()
         await self.clock_offset.stop()
         if self.tracing is not None:
@@ -206,16 +224,18 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
 
         Without a broker it has no group either, and no partitions.
         """
-        return self.broker.trouble or self.not_ready()
+        return self.broker.trouble or self._no_topics or WRITES.trouble or self.not_ready()
 
     def silent_seconds(self) -> float:
-        """Wall seconds since the last sign of life. Waiting for a broker that is away is one.
+        """Wall seconds since the last sign of life. Waiting for a broker that is away is one, or
+        for its acknowledgement.
 
         So is the start, which takes as long as the servers and the loading do.
         """
         if not self._loops:
             return 0.0
-        return time.monotonic() - max(self.progressed_at(), self.broker.away_at)
+        waited_at = max(self.broker.away_at, WRITES.refused_at)
+        return time.monotonic() - max(self.progressed_at(), waited_at)
 
 
 def spare_collector() -> None:
@@ -227,26 +247,6 @@ def spare_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
-
-
-async def watch_loop_lag(stopping: asyncio.Event, warning_seconds: float) -> None:
-    """Measure how much later than asked the loop wakes a sleeper, and warn of long blocks."""
-    longest = before = 0.0
-    window_ends = time.perf_counter() + LAG_WINDOW_SECONDS
-    while not stopping.is_set():
-        asked = time.perf_counter() + LAG_PROBE_SECONDS
-        await asyncio.sleep(LAG_PROBE_SECONDS)
-        now = time.perf_counter()
-        lag = max(now - asked, 0.0)
-        metrics.LOOP_LAG_SECONDS.observe(lag)
-        if lag > warning_seconds:
-            log.warning(
-                "the event loop was blocked", seconds=round(lag, 3), warning_seconds=warning_seconds
-            )
-        if now > window_ends:
-            before, longest, window_ends = longest, 0.0, now + LAG_WINDOW_SECONDS
-        longest = max(longest, lag)
-        metrics.LOOP_LAG_MAX_SECONDS.set(max(longest, before))
 
 
 class Watchdog(threading.Thread):
@@ -384,4 +384,5 @@ def run_app(name: str, app: faust.App, settings: Settings) -> None:
     worker.reloading = Reloading(settings, app.take_settings)
     # The spinner writes control codes into the logs.
     worker.spinner = None
-    worker.execute_from_commandline()
+    with naming_faults():
+        worker.execute_from_commandline()

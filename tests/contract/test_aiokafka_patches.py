@@ -64,6 +64,7 @@ FORMS: dict[Callable[..., Any], str] = {
     Sender._sender_routine: "2380dc5e333d9ebd",
     Sender._maybe_wait_for_pid: "577189636b56f6d9",
     Sender._send_produce_req: "aea01ae4b6c794cc",
+    Sender.close: "f60b3d023d2526f4",
     SendProduceReqHandler.do: "2dccd3d56b1607fb",
     MessageAccumulator._pop_batch: "41cc98a298ef2628",
     TransactionManager.__init__: "0d4f62dbcd186a33",

@@ -6,7 +6,7 @@ from typing import Final
 
 from aiokafka import AIOKafkaProducer
 
-from services.scheduler.flow.slot_filler import Emission
+from services.scheduler.flow.slot_filler import Emission, rest_of
 from shared.contracts.topics import CRAWL_REQUESTS
 from shared.runtime import metrics as common_metrics
 from shared.runtime.publisher import Publisher, filled_batches
@@ -16,6 +16,11 @@ from shared.runtime.wall_time import WALL
 _MOST_UNACKNOWLEDGED: Final = 2_000
 """Batches on their way to the broker before filling slots waits for it."""
 
+TAKEN_SECONDS: Final = 1.5
+"""A producer that takes no batch of a shard for so long (wall) has one there that the brokers do
+not acknowledge. The other shards do not wait any longer with it, and what the batch asks for would
+be late."""
+
 
 class Emitter:
     """Sends requests without waiting for the broker's word; a failure shows at the next call."""
@@ -23,14 +28,23 @@ class Emitter:
     def __init__(self, settings: Settings, publisher: Publisher) -> None:
         self._topic = settings.topic(CRAWL_REQUESTS.name)
         self._publisher = publisher
-        self._waiting: dict[asyncio.Future[object], float] = {}
-        """Batches that the broker has not acknowledged → the first slot of each."""
+        self._waiting: dict[asyncio.Future[object], tuple[int, float]] = {}
+        """Batches that the broker has not acknowledged → the shard and the first slot of each."""
+        self._stuck: set[int] = set()
         self._handing = math.inf
         """The first slot of what is handed to the producer just now."""
         self._failure: BaseException | None = None
 
-    async def send(self, emissions: list[Emission]) -> None:
+    @property
+    def stuck(self) -> frozenset[int]:
+        """Shards of which the producer takes no more before the broker acknowledges something."""
+        return frozenset(self._stuck)
+
+    async def send(self, emissions: list[Emission]) -> list[Emission]:
         """Hand requests to the producer.
+
+        Returns:
+            those that it has not taken in time, and never will.
 
         Raises:
             KafkaError: these or earlier requests could not be delivered.
@@ -39,17 +53,19 @@ class Emitter:
             raise self._failure
         producer = self._publisher.producer
         filled = [emission for emission in emissions if emission.messages]
+        left = []
         try:
             self._handing = min((_first_slot(one) for one in filled), default=math.inf)
             for emission in filled:
-                await self._send_shard(producer, emission)
-                common_metrics.MESSAGES_PUBLISHED.labels(CRAWL_REQUESTS.name).inc(
-                    len(emission.messages)
-                )
+                taken = await self._send_shard(producer, emission)
+                common_metrics.MESSAGES_PUBLISHED.labels(CRAWL_REQUESTS.name).inc(taken)
+                if taken < len(emission.messages):
+                    left.append(rest_of(emission, taken))
         finally:
             self._handing = math.inf
         while len(self._waiting) > _MOST_UNACKNOWLEDGED:
             await asyncio.wait(self._waiting, return_when=asyncio.FIRST_COMPLETED)
+        return left
 
     async def is_sent_within(self, seconds: float) -> bool:
         """Whether the broker has all requests after so long."""
@@ -58,24 +74,42 @@ class Emitter:
     def unsent_since(self) -> float:
         """The first slot of which the broker may not have the request, clock time; infinite: it has
         all."""
-        return min(self._handing, min(self._waiting.values(), default=math.inf))
+        first_slots = (first_slot for _, first_slot in self._waiting.values())
+        return min(self._handing, min(first_slots, default=math.inf))
 
-    async def _send_shard(self, producer: AIOKafkaProducer, emission: Emission) -> None:
+    async def _send_shard(self, producer: AIOKafkaProducer, emission: Emission) -> int:
+        """How many of a shard's requests the producer has taken, from the first one on."""
         headers = {number: span.mark.headers() for number, span in emission.spans.items()}
+        shard, taken = emission.shard.number, 0
         for batch in filled_batches(producer, emission.messages, own=headers):
-            number = emission.shard.number
-            sent = await producer.send_batch(batch, self._topic, partition=number)
-            self._follow(sent, _first_slot(emission))
+            try:
+                async with asyncio.timeout(TAKEN_SECONDS):
+                    sent = await producer.send_batch(batch, self._topic, partition=shard)
+            except TimeoutError:
+                self._note_stuck(shard)
+                break
+            self._follow(sent, shard, _first_slot(emission))
+            taken += batch.record_count()
         ended = WALL.now()
-        for span in emission.spans.values():
-            span.end(ended)
+        for place, span in emission.spans.items():
+            if place < taken:
+                span.end(ended)
+        return taken
 
-    def _follow(self, acknowledgement: "asyncio.Future[object]", first_slot: float) -> None:
-        self._waiting[acknowledgement] = first_slot
+    def _note_stuck(self, shard: int) -> None:
+        # Where nothing waits it was the topic that could not be looked up: no word would come.
+        if any(shard == waiting for waiting, _ in self._waiting.values()):
+            self._stuck.add(shard)
+
+    def _follow(
+        self, acknowledgement: "asyncio.Future[object]", shard: int, first_slot: float
+    ) -> None:
+        self._waiting[acknowledgement] = shard, first_slot
         acknowledgement.add_done_callback(self._acknowledged)
 
     def _acknowledged(self, acknowledgement: "asyncio.Future[object]") -> None:
-        self._waiting.pop(acknowledgement, None)
+        shard, _ = self._waiting.pop(acknowledgement)
+        self._stuck.discard(shard)
         if not acknowledgement.cancelled() and acknowledgement.exception() is not None:
             self._failure = acknowledgement.exception()
 

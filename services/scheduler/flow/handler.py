@@ -299,6 +299,7 @@ class SchedulerHandler:
 
         Raises:
             TooManyBadMessages: the batch has too many; none is set aside.
+            KafkaError: what is set aside could not be stored.
         """
         work = BatchWork(self._reader(), self.shards, batch, self._traces, self._reach)
         while not await self._thread.run(self._go_on, work):
@@ -313,8 +314,12 @@ class SchedulerHandler:
             # What is no longer kept up must not be reported: its budget goes to the others.
             await self._thread.run(self._forget, set(self.shards))
             raise
-        for letter in refused:
+        letters = [
             await self._publisher.dead_letter(letter.record, STAGE, letter.reason)
+            for letter in refused
+        ]
+        # Not a flush: reports go the same way, and each must hear of its own.
+        await asyncio.gather(*letters)
         self._bad_share.add(counts, time.monotonic())
 
     def _go_on(self, work: BatchWork) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from services.scheduler import metrics
 from services.scheduler.flow.emitter import Emitter
@@ -157,7 +159,7 @@ class Pacer:
         if until <= self._filled_until:
             return
         limits, until = self._timeline.limits_after(self._filled_until, until)
-        times, owners = self._timeline.between(self._filled_until, until)
+        times, owners = self._writable(*self._timeline.between(self._filled_until, until))
         self._filled_until = until
         if not times.size:
             return
@@ -188,9 +190,26 @@ class Pacer:
                 return
             late, in_time = parted(emission, earliest())
             if late is not None:
-                metrics.FORFEITED_SLOTS.inc(late.picks.size)
-                await self._thread.run(take_back, late)
-            await self._emitter.send([in_time])
+                await self._give_up(late)
+            for left in await self._emitter.send([in_time]):
+                await self._give_up(left)
+
+    async def _give_up(self, emission: Emission) -> None:
+        metrics.FORFEITED_SLOTS.inc(emission.picks.size)
+        await self._thread.run(take_back, emission)
+
+    def _writable(
+        self, times: NDArray[np.float64], owners: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """The slots whose requests can be written; those of the other shards are given up."""
+        stuck = self._emitter.stuck
+        if not stuck:
+            return times, owners
+        for number in stuck & self._handler.shards.keys():
+            self._handler.shards[number].notes.was_interrupted = True
+        is_lost = np.isin(owners, list(stuck))
+        metrics.FORFEITED_SLOTS.inc(int(np.count_nonzero(is_lost)))
+        return times[~is_lost], owners[~is_lost]
 
     def _unstepped(self) -> float:
         """The time, as if the clock had never been set."""

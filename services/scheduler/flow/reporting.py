@@ -1,11 +1,14 @@
 """Reports to the coordinator: demand curves, refreshed beside the picking at a small cost."""
 
 import asyncio
+import contextlib
 import math
 import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
+
+from aiokafka.errors import KafkaTimeoutError
 
 from services.scheduler import metrics
 from services.scheduler.demand.class_reports import label_of
@@ -82,8 +85,11 @@ class Reporting:
                 await self._publish(await self._thread.run(self._reports, left))
 
     async def _publish(self, reports: list[tuple[bytes, bytes]]) -> None:
-        for key, value in reports:
-            await self._publisher.send(DEMAND_CURVES, key, value, partition=0)
+        # Where the brokers acknowledge nothing, the producer has room no more. What is dropped then
+        # the next reports replace.
+        with contextlib.suppress(KafkaTimeoutError):
+            for key, value in reports:
+                await self._publisher.send(DEMAND_CURVES, key, value, partition=0)
 
     def _begin_reports(self) -> list[Shard]:
         """What is told of all shards at once; which there are."""

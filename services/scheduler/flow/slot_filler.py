@@ -195,6 +195,11 @@ def parted(emission: Emission, earliest: float) -> tuple[Emission | None, Emissi
     return _part_of(emission, gone), _part_of(emission, kept)
 
 
+def rest_of(emission: Emission, taken: int) -> Emission:
+    """What is left of it when so many requests were sent."""
+    return _part_of(emission, np.arange(taken, len(emission.messages)))
+
+
 def _part_of(emission: Emission, places: NDArray[np.int64]) -> Emission:
     messages, spans = emission.messages, emission.spans
     return Emission(

@@ -123,6 +123,8 @@ async def test_a_worker_that_waits_for_the_database_can_be_stopped(
     own_postgres.stop()
     with worker("estimator", settings, tmp_path) as process:
         await said(process, "beginning again from the database")
+        # It has no partitions yet, and says nothing of what waits in them: this is what fires.
+        await process.exposes(b"freshet_database_away 1.0")
         process.stop()
     assert "Traceback" not in process.log.partition("stop")[0]
 
@@ -156,6 +158,40 @@ async def test_a_broker_that_is_away_is_waited_for(own_broker, database_url, tmp
             await asyncio.sleep(0.1)
         assert (estimator.poll(), ingester.poll()) == (None, None)
     assert await written(settings, DEAD_LETTERS) == 0
+
+
+@OWN_ONCE
+async def test_who_starts_while_a_broker_is_away_waits_for_it_and_says_so(
+    own_broker, database_url, tmp_path
+):
+    settings = await prepared(own_broker, database_url)
+    own_broker.kill()
+    with (
+        worker("ingester", settings, tmp_path) as ingester,
+        worker("coordinator", settings, tmp_path) as coordinator,
+    ):
+        both = ingester, coordinator
+        await asyncio.gather(*(process.not_ready("no broker answers") for process in both))
+        await asyncio.gather(*(process.exposes(b"freshet_broker_away 1.0") for process in both))
+        assert coordinator.stop() == 0
+        await asyncio.to_thread(own_broker.start)
+        await ingester.ready()
+        await ingester.exposes(b"freshet_broker_away 0.0")
+    assert "Traceback" not in ingester.log + coordinator.log
+
+
+async def test_a_worker_that_fails_as_it_starts_says_with_what_at_last(
+    local_broker, database_url, tmp_path
+):
+    settings = await prepared(local_broker, database_url)
+    other = settings.model_copy(update={"partitions": 3})
+    with worker("ingester", other, tmp_path) as process:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while process.poll() is None:
+            assert time.monotonic() < deadline, process.log
+            await asyncio.sleep(0.1)
+        assert process.poll() == 1
+    assert "TopicMismatch" in process.log.splitlines()[-1]
 
 
 async def publish_signals(settings, numbers):

@@ -43,7 +43,7 @@ class Slow(WorkerService):
         return time.monotonic()
 
 
-async def _without_a_broker(*_: object) -> None:
+async def _without_a_broker(*_: object, **__: object) -> None:
     pass
 
 

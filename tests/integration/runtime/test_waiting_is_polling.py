@@ -321,13 +321,7 @@ async def test_a_worker_says_that_its_database_is_away(local_broker, own_postgre
     with worker("estimator", settings, tmp_path) as process:
         await process.ready()
         own_postgres.stop()
-        await exposes(process, b"freshet_database_away 1.0")
+        await process.exposes(b"freshet_database_away 1.0")
         await asyncio.to_thread(own_postgres.start)
-        await exposes(process, b"freshet_database_away 0.0")
+        await process.exposes(b"freshet_database_away 0.0")
         await process.ready()
-
-
-async def exposes(process, line):
-    async with asyncio.timeout(60):
-        while line not in (await process.get("/metrics"))[1]:
-            await asyncio.sleep(0.1)

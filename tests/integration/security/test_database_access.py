@@ -1,5 +1,6 @@
 """Every client of the database obeys DATABASE_URL: TLS, the authority, the password."""
 
+import ssl
 import urllib.parse
 import uuid
 from collections.abc import Iterator
@@ -94,8 +95,8 @@ async def test_a_worker_comes_in_through_tls(front, authority, local_broker, tmp
     assert urllib.parse.quote(PASSWORD, safe="") not in process.log
 
 
-def run(url: str, *arguments: str):
-    variables = {"DATABASE_URL": url, "FRESHET_PARTITIONS": str(SHARDS)}
+def run(url: str, *arguments: str, **more: str | None):
+    variables = {"DATABASE_URL": url, "FRESHET_PARTITIONS": str(SHARDS)} | more
     return CliRunner().invoke(main, list(arguments), env=variables)
 
 
@@ -122,6 +123,23 @@ def test_a_server_with_a_stranger_s_certificate_is_not_trusted(front, authority,
     assert answer.exit_code == 2
     assert "sslrootcert" in answer.output
     assert "DATABASE_URL" in answer.output
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["named", "as Python knows it"])
+def test_the_machines_authorities_are_trusted(front, authority, stranger, monkeypatch, is_named):
+    url = address(front, authority, sslrootcert="system")
+
+    def machine_trusts(whom: Authority) -> dict[str, str | None]:
+        file = str(whom.certificate)
+        known = ssl.get_default_verify_paths()._replace(cafile=file, capath=None)
+        monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: known)
+        return {"SSL_CERT_FILE": file if is_named else None, "SSL_CERT_DIR": None}
+
+    answer = run(url, "migrate", **machine_trusts(authority))
+    assert answer.exit_code == 0, answer.output
+    answer = run(url, "migrate", **machine_trusts(stranger))
+    assert answer.exit_code == 2
+    assert "certificate" in answer.output
 
 
 def test_commands_show_no_password(front, authority):

@@ -26,7 +26,8 @@ class Refused:
     async def start(self):
         pass
 
-    stop = start
+    async def stop(self, patience_seconds=None):
+        pass
 
     async def partitions_of(self, _topic):
         return 4

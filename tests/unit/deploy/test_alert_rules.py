@@ -84,4 +84,4 @@ def test_every_objective_is_measured_over_every_window_that_an_alert_looks_at():
     assert used == windows
     for rule in rules():
         if (window := rule.get("record", "").partition("ratio")[2]) != "":
-            assert set(re.findall(r"\[(\w+)\]", rule["expr"])) == {window}
+            assert set(re.findall(r"\[(\w+)(?::\w+)?\]", rule["expr"])) == {window}

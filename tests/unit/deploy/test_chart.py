@@ -28,7 +28,7 @@ from rendered_chart import (
 from services.cli.commands.worker import WORKERS
 from shared.runtime import metrics
 from shared.runtime.settings import Settings, known_variables, load_settings
-from shared.runtime.worker import DEFAULT_PORTS
+from shared.runtime.worker import DEFAULT_PORTS, STOP_LIMIT_SECONDS
 
 CRDS = Path(__file__).parent / "crds"
 
@@ -215,6 +215,8 @@ def test_replicas_follow_the_lag_that_workers_measure():
         query = trigger["metadata"]["query"]
         [family] = metrics.CONSUMER_LAG.collect()
         assert query == f'sum({family.name}{{job="{name}", namespace="crawling"}})'
+        # Of workers that say nothing, as they wait for a server, the sum is nothing, and no 0.
+        assert trigger["metadata"]["ignoreNullValues"] == "false"
     assert workers["scheduler"]["spec"]["replicas"] == 16
 
 
@@ -258,6 +260,18 @@ def test_strangers_may_send_pings_and_nothing_else():
     ports = container_of(workers_of(documents)["receiver"])["ports"]
     default = Settings.model_fields["receiver_port"].default
     assert {"name": "pings", "containerPort": default} in ports
+
+
+def test_a_pod_that_goes_is_open_until_those_who_call_it_know():
+    closing_at_once = set(WORKERS)
+    for name, document in workers_of(rendered((), *ALL)).items():
+        pod, container = document["spec"]["template"]["spec"], container_of(document)
+        if "lifecycle" in container:
+            closing_at_once.remove(name)
+            wait, seconds = container["lifecycle"]["preStop"]["exec"]["command"]
+            assert wait == "sleep"
+            assert int(seconds) + STOP_LIMIT_SECONDS < pod["terminationGracePeriodSeconds"]
+    assert closing_at_once == set(WORKERS) - {"receiver", "frontier"}
 
 
 def test_the_coordinators_page_may_ask_every_scheduler():

@@ -1,8 +1,11 @@
 """What may be set in the chart has an effect, and what could not work is refused by helm."""
 
+import json
+
 import pytest
 from rendered_chart import (
     ALL,
+    CHART,
     container_of,
     of_kind,
     plain_environment,
@@ -10,6 +13,13 @@ from rendered_chart import (
     rendered,
     workers_of,
 )
+
+from shared.runtime.secret_files import SUFFIX, variables
+from shared.runtime.setting_kinds import ENV_PREFIX
+from shared.runtime.settings import Settings, load_settings
+
+HEADERS = {"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"}
+"""OpenTelemetry's own, which are no settings."""
 
 
 @pytest.mark.parametrize(
@@ -72,6 +82,43 @@ def test_the_database_has_one_name_among_the_secrets():
     assert "FRESHET_DATABASE_URL" in refusal(
         'secrets={"FRESHET_DATABASE_URL":{"secret":"other","key":"url"}}'
     )
+
+
+def test_secrets_are_what_may_come_by_a_file_and_nothing_else():
+    """Of any other a pod would die of the unknown setting."""
+    by_file = {
+        name.removesuffix(SUFFIX)
+        for name in variables(ENV_PREFIX, Settings.model_fields)
+        if name != f"FRESHET_DATABASE_URL{SUFFIX}"  # it has one name here
+    }
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    known = schema["definitions"]["secrets"]["propertyNames"]["enum"]
+    assert len(known) == len(set(known))
+    assert set(known) == by_file | HEADERS
+    assert "FRESHET_TICK_SECONDS" in refusal(
+        'workers.scheduler.secrets={"FRESHET_TICK_SECONDS":{"secret":"a","key":"b"}}'
+    )
+
+
+def test_a_kafka_user_and_streams_with_passwords_come_by_files(monkeypatch, tmp_path):
+    streams = [{"url": "https://u:p@example.com/", "source": "a", "format": "wikimedia"}]
+    given = {
+        "FRESHET_KAFKA_SASL_USERNAME": "crawler",
+        "FRESHET_KAFKA_SASL_PASSWORD": "hidden",
+        "FRESHET_POLLER_STREAMS": json.dumps(streams),
+    }
+    changes = [f'secrets.{name}={{"secret":"all","key":"of-it"}}' for name in given]
+    documents = rendered(
+        (), *ALL, *changes, 'settings={"FRESHET_KAFKA_SECURITY_PROTOCOL":"SASL_SSL"}'
+    )
+    environment = plain_environment(container_of(workers_of(documents)["poller"]))
+    for name, value in given.items():
+        (tmp_path / name).write_text(f"{value}\n")
+        assert environment[f"{name}{SUFFIX}"].endswith("/of-it")
+        monkeypatch.setenv(f"{name}{SUFFIX}", str(tmp_path / name))
+    settings = load_settings(kafka_security_protocol="SASL_SSL")
+    assert settings.kafka_sasl_username == "crawler"
+    assert list(settings.poller_streams) == streams
 
 
 def test_the_databases_certificates_come_to_who_uses_it():

@@ -38,6 +38,14 @@ def test_the_chart_brings_the_alerts_and_the_dashboards_that_there_are(file):
     assert file.read_text() == (TOP / "deploy" / folder / file.name).read_text()
 
 
+def test_the_image_says_whom_postgresqls_client_may_trust():
+    """`sslrootcert=system` goes by this alone: the OpenSSL of psycopg knows of no place."""
+    image = (TOP / "deploy/Dockerfile").read_text().rpartition("\nFROM ")[2]
+    [named] = re.findall(r"^ENV SSL_CERT_FILE=(\S+)$", image, re.MULTILINE)
+    assert named == "/etc/ssl/certs/ca-certificates.crt"
+    assert "RUN test -s $SSL_CERT_FILE" in image, "a base image without them is to be found out"
+
+
 def test_composes_workers_are_the_workers_on_their_ports():
     services = COMPOSE["services"]
     assert set(services) == {"kafka", "postgres", "migrate", *WORKERS}

@@ -178,6 +178,14 @@ def test_a_source_with_a_key_must_show_it(headers, passes):
     assert len(sift_one(encode(Signal("https://a.example/b", "other", NOW)), sifter).accepted) == 1
 
 
+@pytest.mark.parametrize("headers", [(), (("source-key", b""),), (("source-key", None),)])
+def test_an_empty_key_proves_nothing(headers):
+    sifter = make(source_keys={"cms": b""})
+    sifted = sift_one(encode(Signal("https://a.example/", "cms", NOW)), sifter, headers=headers)
+    assert not sifted.accepted
+    assert len(sifted.refused) == 1
+
+
 def test_nobody_observes_after_the_arrival():
     sifted = sift_one(encode(Signal("https://a.example/", "x", NOW + 250)))
     assert [s.observed_at for s in sifted.accepted] == [NOW]

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from services.receiver.indexnow.engines import engine_of
 from services.receiver.indexnow.submission import key_file, of_body, of_query, pings_within
 from services.receiver.refusing import Refused
+from services.receiver.tokens import Tokens
 from services.receiver.worker import check_tokens
 from shared.runtime.settings import Settings, SettingsError
 
@@ -129,6 +130,15 @@ def test_an_engine_is_its_key_from_its_address():
     "tokens", [{"indexnow": "x"}, {"websub": "x"}, {"a": "x", "b": "x"}, {"a": ""}]
 )
 def test_no_token_speaks_for_others(tokens):
-    settings = Settings(receiver_tokens={name: SecretStr(t) for name, t in tokens.items()})
+    given = {name: SecretStr(token) for name, token in tokens.items()}
+    settings = Settings().model_copy(update={"receiver_tokens": given})
     with pytest.raises(SettingsError, match="FRESHET_RECEIVER_TOKENS"):
         check_tokens(settings)
+
+
+@pytest.mark.parametrize("shown", ["Bearer", "Bearer ", "bearer   ", ""])
+def test_an_empty_token_is_nobodys(shown):
+    tokens = Tokens({"cms": SecretStr(""), "shop": SecretStr("two")})
+    with pytest.raises(Refused, match="Authorization"):
+        tokens.source_of(shown)
+    assert tokens.source_of("Bearer two") == "shop"

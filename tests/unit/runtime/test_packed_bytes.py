@@ -23,7 +23,7 @@ def unpacked(packed, part):
 def test_parts_may_be_cut_anywhere(part):
     joined = gzip.compress(TEXT) + gzip.compress(b"") + gzip.compress(TEXT)
     for packed, text in ((joined, 2 * TEXT), (zlib.compress(TEXT), TEXT), (b"", b"")):
-        for after in (b"", b"\x1f", b"\0\x1f\x8b", b"and more") if packed else (b"",):
+        for after in (b"", b"\x1f", b"\0\0", b"\0and more", b"and more") if packed else (b"",):
             assert b"".join(unpacked(packed + after, part)) == text
     for broken in (joined[:-1], joined + b"\x1f\x8b", zlib.compress(TEXT)[:-1]):
         with pytest.raises(Damaged):

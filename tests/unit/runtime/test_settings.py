@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import traceback
 
 import pytest
 
@@ -58,6 +59,7 @@ def test_the_two_that_everybody_needs_carry_no_prefix(monkeypatch):
         ("PARTITIONS", "many"),
         ("CLOCK_SPEED", "-1"),
         ("LOG_FORMAT", "xml"),
+        ("HTTP_HOST", ""),
         ("HTTP_PORT", "70000"),
         ("SIGNAL_MAX_AGE_DAYS", "0"),
         ("SILENT_AFTER_SECONDS", "nan"),
@@ -79,6 +81,22 @@ def test_a_wrong_value_is_named(monkeypatch, name, value):
     monkeypatch.setenv(f"FRESHET_{name}", value)
     with pytest.raises(SettingsError, match=name.lower()):
         load_settings()
+
+
+@pytest.mark.parametrize("setting", ["signal_source_keys", "receiver_tokens"])
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [("", "empty"), (" ", "space"), ("t0ken\n", "line break"), ("t0ken\x00", "control")],
+)
+def test_a_secret_that_no_header_can_show_is_refused_and_not_shown(
+    monkeypatch, setting, given, reason
+):
+    """An empty one is what a template makes of a variable that is not set."""
+    monkeypatch.setenv(f"FRESHET_{setting.upper()}", json.dumps({"cms": given, "shop": "good"}))
+    with pytest.raises(SettingsError, match=rf"{setting}\.cms: .*{reason}") as refused:
+        load_settings()
+    assert "t0ken" not in "".join(traceback.format_exception(refused.value))
+    assert "shop" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -264,12 +282,33 @@ def test_what_stands_in_the_environment_goes_before_a_file(monkeypatch, tmp_path
     assert load_settings().database_url.get_secret_value() == "postgresql://b@db/x"
 
 
+def test_an_empty_variable_does_not_go_before_a_file(monkeypatch, tmp_path):
+    """As templates leave it where the file is the one that is meant."""
+    (tmp_path / "url").write_text("postgresql://a@db/x")
+    monkeypatch.setenv("DATABASE_URL_FILE", str(tmp_path / "url"))
+    monkeypatch.setenv("DATABASE_URL", "")
+    assert load_settings().database_url.get_secret_value() == "postgresql://a@db/x"
+
+
 def test_two_files_for_one_secret_are_an_error(monkeypatch, tmp_path):
     (tmp_path / "url").write_text("postgresql://a@db/x")
     monkeypatch.setenv("DATABASE_URL_FILE", str(tmp_path / "url"))
     monkeypatch.setenv("FRESHET_DATABASE_URL_FILE", str(tmp_path / "url"))
     with pytest.raises(SettingsError, match="unset one"):
         load_settings()
+
+
+def test_what_stands_beside_secrets_may_come_by_a_file_too(monkeypatch, tmp_path):
+    """A user in one secret with the password; streams' addresses that have passwords in them."""
+    monkeypatch.setenv("FRESHET_KAFKA_SECURITY_PROTOCOL", "SASL_SSL")
+    monkeypatch.setenv("FRESHET_KAFKA_SASL_PASSWORD", "hidden")
+    streams = '[{"url": "https://u:p@example.com/", "source": "a", "format": "wikimedia"}]'
+    for name, text in {"KAFKA_SASL_USERNAME": "crawler", "POLLER_STREAMS": streams}.items():
+        (tmp_path / name).write_text(f"{text}\n")
+        monkeypatch.setenv(f"FRESHET_{name}_FILE", str(tmp_path / name))
+    settings = load_settings()
+    assert settings.kafka_sasl_username == "crawler"
+    assert settings.poller_streams[0]["url"] == "https://u:p@example.com/"
 
 
 def test_only_secrets_are_read_from_files(monkeypatch, tmp_path):

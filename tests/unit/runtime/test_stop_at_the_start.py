@@ -25,12 +25,13 @@ class Waiting(WorkerService):
 
 @pytest.fixture
 def waiting(monkeypatch):
-    async def nothing(*_):
+    async def nothing(*_, **__):
         pass
 
     monkeypatch.setattr(worker, "ensure_topics", nothing)
     monkeypatch.setattr(worker.ClockOffset, "start", nothing)
     monkeypatch.setattr(worker.Watchdog, "start", lambda _: None)
+    monkeypatch.setattr(Waiting, "_watches", lambda _: [])
     return Waiting(Settings())
 
 

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from shared.runtime import metrics, worker
+from shared.runtime import loop_lag, metrics, worker
+from shared.runtime.loop_lag import watch_loop_lag
 from shared.runtime.settings import Settings
-from shared.runtime.worker import EXIT_STALLED, Watchdog, watch_loop_lag
+from shared.runtime.worker import EXIT_STALLED, Watchdog
 
 
 class Ended(Exception):
@@ -64,7 +65,7 @@ def test_a_stop_that_hangs_is_cut_off(watched):
 
 
 async def test_a_blocked_loop_is_measured_and_warned_of(monkeypatch):
-    monkeypatch.setattr(worker, "LAG_PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(loop_lag, "LAG_PROBE_SECONDS", 0.01)
     stopping = asyncio.Event()
     with capture_logs() as logs:
         watching = asyncio.create_task(watch_loop_lag(stopping, warning_seconds=0.1))

@@ -44,6 +44,8 @@ class SameThread:
 class Seconds:
     """Counts what is asked for in each second of the wall."""
 
+    stuck = frozenset()
+
     def __init__(self):
         self.counts = [0]
         self.ids = []
@@ -52,6 +54,7 @@ class Seconds:
         found = [decode(CrawlRequest, value) for e in emissions for _, value in e.messages]
         self.counts[-1] += len(found)
         self.ids += [request.request_id for request in found]
+        return []
 
 
 def full_shard(number):

@@ -1,8 +1,10 @@
 """Records over which the scheduler's code stumbles: set aside, and the others count once."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import TopicAuthorizationFailedError
 from reference_shard import rules
 
 from services.scheduler.flow import reader as reading
@@ -87,6 +89,9 @@ async def test_shards_that_are_not_kept_up_are_forgotten(shard):
 
     async def dead_letter(*letter):
         told.append(letter)
+        stored = asyncio.get_running_loop().create_future()
+        stored.set_result(None)
+        return stored
 
     thread = ShardThread()
     publisher = SimpleNamespace(dead_letter=dead_letter)
@@ -107,4 +112,22 @@ async def test_shards_that_are_not_kept_up_are_forgotten(shard):
         await handler.handle(bad(10))
     assert len(told) == 19
     assert handler.shards == {}
+    thread.close()
+
+
+async def test_a_batch_is_not_done_before_the_broker_has_its_dead_letters(shard):
+    """It is read again then by whoever has the shard next, and the letter is written."""
+
+    async def dead_letter(*_letter):
+        refused = asyncio.get_running_loop().create_future()
+        refused.set_exception(TopicAuthorizationFailedError("dead-letters"))
+        return refused
+
+    thread = ShardThread()
+    publisher = SimpleNamespace(dead_letter=dead_letter)
+    handler = SchedulerHandler(Settings(partitions=1), ManualClock(NOW), publisher, thread)
+    handler.shards[0] = shard
+    bad = SimpleNamespace(value=b"?", key=b"", timestamp=0, offset=7, topic="page-parameters")
+    with pytest.raises(TopicAuthorizationFailedError):
+        await handler.handle({"page-parameters": {0: [bad]}})
     thread.close()
