@@ -10,13 +10,12 @@ from services.cli.broker_time import go_by_broker
 from services.cli.databases import url_of_host
 from services.cli.written_urls import page_of
 from shared.contracts.codec import encode
-from shared.contracts.identity import PageIdentity, identify, shard_of
+from shared.contracts.identity import PageIdentity, host_name, identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.publisher import ByPlace, Publisher
 from shared.runtime.settings import Settings
 from shared.store.page_listing import count_under, urls_under
-from shared.views.hosts import host_name
 
 UpdateOf = Callable[[str, float], PageUpdate]
 """URL and time, Unix seconds, to what is said of the page."""

@@ -241,7 +241,7 @@ class Picture:
             )
         crawlers = self._coordination.fleet.crawlers(now.wall)
         if crawlers.held_share > 0:
-            answers = crawlers.answers / now.speed
+            answers = round(crawlers.answers / now.speed, 3)
             return (
                 f"the crawlers are behind: they answer {answers:.6g} crawls/s, and "
                 f"{crawlers.held_share:.0%} of the slots wait for them: add crawlers"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from services.estimator.columns import ERASE, REMOVE, UPSERT
 from shared.contracts.codec import decode_many
 from shared.contracts.identity import (
+    BadHost,
     BadUrl,
     PageIdentity,
     host_id_of,
@@ -22,7 +23,7 @@ from shared.contracts.identity import (
 )
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
-from shared.rules.host_rules import reaches_of
+from shared.rules.host_rules import reaches_of, with_proper_host
 from shared.rules.page_events import SIGNAL, digests_of, elsewhere_to_themselves, kinds_of
 from shared.runtime.acceptance import Acceptance
 from shared.store.class_numbers import AS_IT_IS, PageClasses, TooManyClasses
@@ -260,13 +261,19 @@ class Reader:
                 given = [HostLimit(record.key.decode(errors="replace"))]
             else:
                 given = self._decoded(HostLimit, [record])[1]
-            time = self.acceptance.arrival(record)
-            limits += [
-                (time, limit)
-                for limit in given
-                if self._is_here(record, limit.host) and self._is_itself(record, limit.host)
-            ]
+            ours = (self._limit_here(record, limit) for limit in given)
+            limits += [(self.acceptance.arrival(record), limit) for limit in ours if limit]
         return limits
+
+    def _limit_here(self, record: ConsumerRecord, limit: HostLimit) -> HostLimit | None:
+        """With its host as pages have it; None: it is refused."""
+        try:
+            limit = with_proper_host(limit)
+        except BadHost as error:
+            self._refuse(record, str(error))
+            return None
+        is_ours = self._is_here(record, limit.host) and self._is_itself(record, limit.host)
+        return limit if is_ours else None
 
     def _decoded(
         self, kind: type[T], records: Sequence[ConsumerRecord]
@@ -314,11 +321,8 @@ class Reader:
         if self.layout.is_near(host, self.shard):
             self.misplaced.append(Misplaced(record, right))
         else:
-            self._refuse(
-                record,
-                f"it came on partition {self.shard}, but host {host[:300]} belongs to {right}: "
-                "key the record by its host",
-            )
+            belongs = f"host {host[:300]} belongs to {right}: key the record by its host"
+            self._refuse(record, f"it came on partition {self.shard}, but {belongs}")
         return False
 
     def _is_itself(self, record: ConsumerRecord, host: str) -> bool:

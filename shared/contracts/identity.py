@@ -223,6 +223,25 @@ def _check_label(label: str) -> None:
         raise BadUrl(f"the host's part {label!r} is not valid punycode")
 
 
+class BadHost(ValueError):
+    """What was given is no host; the text says why."""
+
+
+def host_name(written: str) -> str:
+    """A host's name as Freshet has it, of what people write: without the port that is its scheme's
+    own, of either.
+
+    Raises:
+        BadHost: it is no authority of a URL.
+    """
+    if "/" in written or "@" in written:
+        raise BadHost(f"{written!r} is not a host: give the authority only, like example.com:8080")
+    try:
+        return identify(f"http://{written.removesuffix(':443')}/").host
+    except BadUrl as error:
+        raise BadHost(f"{written!r} is not a host: {error}") from error
+
+
 @lru_cache(maxsize=1 << 16)
 def is_private_host(host: str) -> bool:
     """Whether a host is an address or a name that is not on the public internet.

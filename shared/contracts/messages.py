@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from shared.contracts.addresses import usual_address
-from shared.contracts.daily import ScheduledRate
+from shared.contracts.daily import ScheduledRate, require_rising
 from shared.contracts.fields import (
     MAX_CRAWL_DELAY_SECONDS,
     MAX_DIGEST_LENGTH,
@@ -250,20 +250,22 @@ class HostLimit(Struct, frozen=True, gc=False):
     max_open_requests: Annotated[int, Meta(ge=1, le=MOST_OPEN_REQUESTS)] | None = None
     """The operators' bound of its requests that are asked for and not answered. Absent: none."""
     only: Literal["limit", "block", "crawl-delay", "open"] | None = None
-    """What this message is about; all else stays. Absent: limit and block, as senders of before."""
+    """What this message is about; all else stays. Absent: limit and block, or a delay alone."""
 
     def __post_init__(self) -> None:
-        """Take what a robots.txt asks for beyond all measure as the longest that there is."""
+        """Bound what a robots.txt asks for; who says nothing else speaks of that alone."""
         if (self.crawl_delay_seconds or 0.0) > MAX_CRAWL_DELAY_SECONDS:
             structs.force_setattr(self, "crawl_delay_seconds", MAX_CRAWL_DELAY_SECONDS)
+        told = self.only, self.max_crawls_per_second, self.blocked_until
+        if self.crawl_delay_seconds is not None and told == (None, None, None):
+            structs.force_setattr(self, "only", "crawl-delay")
 
 
 class GroupLimit(Struct, frozen=True, gc=False):
     """`group-limits`: how often all hosts of a group may be crawled together. The last holds."""
 
     group: Group
-    """A domain: its host and all below it, of whatever port. Or a name that outcomes give (`group`
-    of `crawl-outcomes`), as an address: the hosts that are of it."""
+    """A domain: its host and all below it, of any port. Or a name that outcomes give: its hosts."""
     max_crawls_per_second: CrawlRate | None = None
     """The operators' limit. Absent: none."""
 
@@ -292,9 +294,7 @@ class Bandwidth(Struct, frozen=True, gc=False):
             ValueError: says what is wrong.
         """
         if self.schedule:
-            seconds = [step.second for step in self.schedule]
-            if sorted(set(seconds)) != seconds:
-                raise ValueError("the times of the schedule must rise, and each be there once")
+            require_rising(self.schedule)
         elif self.ramp_seconds > 0 and (self.ramp_from is None or self.set_at is None):
             raise ValueError("a ramp needs `ramp_from` and `set_at`: add them")
 

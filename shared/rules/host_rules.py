@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from shared.contracts.identity import host_name
 from shared.contracts.messages import CrawlOutcome, HostLimit
 from shared.store.page_status import NEVER
 from shared.units import SECONDS_PER_DAY
@@ -184,6 +186,17 @@ class HostRules:
         ]
         until, block_rule = max(blocks, key=lambda block: block[0])
         return Effective(rate, rate_rule, until, block_rule, len(rates) > 1, self.most_open)
+
+
+def with_proper_host(limit: HostLimit) -> HostLimit:
+    """A message of `host-limits` whose host is written as those of pages are: senders, who pass on
+    what a robots.txt asks for, may have it in capitals or with a port that goes without saying.
+
+    Raises:
+        BadHost: it is no host.
+    """
+    name = host_name(limit.host)
+    return limit if name == limit.host else replace(limit, host=name)
 
 
 def reaches_of(outcomes: Sequence[CrawlOutcome]) -> NDArray[np.int8]:

@@ -216,8 +216,8 @@ class Settings(BaseSettings):
     longest_host_pause_seconds: Positive = SECONDS_PER_DAY
     """The longest pause (clock seconds) that a host may ask for, by Retry-After."""
     failed_retry_seconds: Positive = 300.0
-    """Clock seconds until a page whose crawl failed is tried again; twice as long after the second
-    failure, and after more in a row when the time since its last good crawl has doubled."""
+    """Clock seconds (`least_interval_seconds` if longer) until a page whose crawl failed is tried
+    again; twice as long after the second, then when the time since its last good one doubled."""
     work_conserving: bool = True
     """Spend budget on pages below the threshold when none is above it."""
     report_seconds: Positive = 1.0

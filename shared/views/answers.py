@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from shared.contracts.databases import Database, Databases
-from shared.contracts.identity import identify
+from shared.contracts.identity import host_name, identify
 from shared.rules.host_objectives import HostObjectives
 from shared.rules.host_rules import PATIENCE
 from shared.runtime.asking import ask_each
@@ -28,7 +28,7 @@ from shared.store.predictions import read_predicted
 from shared.units import SECONDS_PER_DAY
 from shared.views.calibration import report
 from shared.views.explaining import explain
-from shared.views.hosts import described, host_name
+from shared.views.hosts import described
 from shared.views.page_value import Bounds, value_curve
 from shared.views.sources import senders, sources, streams
 

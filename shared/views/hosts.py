@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shared.contracts.identity import BadUrl, identify
 from shared.rules.host_rules import HostRules, Rule
 
 WHOSE: Final[dict[Rule, str]] = {
@@ -15,25 +14,6 @@ WHOSE: Final[dict[Rule, str]] = {
     "learned": "it fails",
 }
 """Whose rule binds, in words."""
-
-
-class BadHost(ValueError):
-    """What was given is no host; the text says why."""
-
-
-def host_name(written: str) -> str:
-    """A host's name as Freshet has it, of what people write: without the port that is its scheme's
-    own, of either.
-
-    Raises:
-        BadHost: it is no authority of a URL.
-    """
-    if "/" in written or "@" in written:
-        raise BadHost(f"{written!r} is not a host: give the authority only, like example.com:8080")
-    try:
-        return identify(f"http://{written.removesuffix(':443')}/").host
-    except BadUrl as error:
-        raise BadHost(f"{written!r} is not a host: {error}") from error
 
 
 def described(row: Mapping[str, Any], default: float, now: float) -> dict[str, Any]:

@@ -25,9 +25,9 @@ def command(host: str | None, last: int, as_json: bool) -> None:
     """
     from services.cli.bandwidths import timed, when  # noqa: PLC0415 - commands load what they need
     from services.cli.databases import home_url  # noqa: PLC0415
+    from shared.contracts.identity import host_name  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.changes import last_changes  # noqa: PLC0415
-    from shared.views.hosts import host_name  # noqa: PLC0415
 
     url = home_url(load_settings())
     changes = last_changes(url, last, host)[::-1]

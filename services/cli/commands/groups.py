@@ -102,8 +102,8 @@ def show_group(host: str, as_json: bool) -> None:
         named_group,
         registered_domain,
     )
+    from shared.contracts.identity import host_name  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
-    from shared.views.hosts import host_name  # noqa: PLC0415
 
     name = host_name(host)
     settings = load_settings()
@@ -124,7 +124,7 @@ def show_group(host: str, as_json: bool) -> None:
 def _group_name(written: str, is_named: bool) -> str:
     from shared.contracts.addresses import usual_address  # noqa: PLC0415
     from shared.contracts.fields import MAX_NAMED_GROUP_LENGTH  # noqa: PLC0415
-    from shared.views.hosts import host_name  # noqa: PLC0415
+    from shared.contracts.identity import host_name  # noqa: PLC0415
 
     if (address := usual_address(written)) is not None:
         return address

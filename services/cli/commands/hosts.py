@@ -239,7 +239,7 @@ def _groups_of(
 
 
 def _name_of(host: str) -> str:
-    from shared.views.hosts import host_name  # noqa: PLC0415
+    from shared.contracts.identity import host_name  # noqa: PLC0415
 
     return host_name(host)
 

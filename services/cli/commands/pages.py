@@ -202,9 +202,9 @@ def purge(
     from services.cli.erasing import count, of_looks, show_erased  # noqa: PLC0415
     from services.cli.erasing import purge as erase  # noqa: PLC0415
     from services.cli.erasing_bar import erasing_with_a_bar  # noqa: PLC0415
+    from shared.contracts.identity import host_name  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.purging import Purgeable  # noqa: PLC0415
-    from shared.views.hosts import host_name  # noqa: PLC0415
 
     settings = load_settings()
     name = None if host is None else host_name(host)

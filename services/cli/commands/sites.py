@@ -53,10 +53,9 @@ def add(
 ) -> None:
     """Watch the site at URL, or change how it is watched."""
     from services.cli.written_urls import page_of  # noqa: PLC0415
-    from shared.contracts.identity import is_private_host  # noqa: PLC0415 - only what is needed
+    from shared.contracts.identity import host_name, is_private_host  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.watched import Site  # noqa: PLC0415
-    from shared.views.hosts import host_name  # noqa: PLC0415
 
     settings, page, named_hosts = load_settings(), page_of(url), [host_name(one) for one in hosts]
     if is_private_host(page.host) and not settings.allow_private_hosts:

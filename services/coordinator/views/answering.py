@@ -12,7 +12,7 @@ import msgspec
 import psycopg
 
 from services.coordinator.views.questions import ANSWER_SECONDS, Answer, Question
-from shared.contracts.identity import BadUrl
+from shared.contracts.identity import BadHost, BadUrl
 from shared.runtime.databases import for_views
 from shared.runtime.helper_process import answer_all
 from shared.runtime.settings import Settings, load_settings
@@ -29,7 +29,6 @@ from shared.views.answers import (
     streams_answer,
 )
 from shared.views.explaining import explain
-from shared.views.hosts import BadHost
 from shared.views.page_value import value_curve
 
 IDLE_SECONDS: Final = 600

@@ -16,7 +16,7 @@ from services.scheduler.state.crawls import Outcomes, short_digests
 from services.scheduler.state.erasing import erase_host
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import decode_many
-from shared.contracts.identity import BadUrl, PageIdentity, identify, page_id_of
+from shared.contracts.identity import BadHost, BadUrl, PageIdentity, identify, page_id_of
 from shared.contracts.messages import (
     CrawlOutcome,
     HostLimit,
@@ -35,7 +35,7 @@ from shared.contracts.topics import (
     PAGE_UPDATES,
     Topic,
 )
-from shared.rules.host_rules import are_late, reaches_of
+from shared.rules.host_rules import are_late, reaches_of, with_proper_host
 from shared.rules.page_events import digests_of, elsewhere_to_themselves, kinds_of
 from shared.runtime.acceptance import Acceptance
 from shared.store.page_lookup import UNKNOWN
@@ -125,7 +125,10 @@ class Reader:
                 limits = [HostLimit(record.key.decode(errors="replace"))]
             else:
                 limits = self._decoded(HOST_LIMITS, HostLimit, [record])
-            for limit in limits:
+            for limit in map(_with_proper_host, limits):
+                if limit is None:
+                    metrics.UNREADABLE.labels(HOST_LIMITS.name).inc()
+                    continue
                 is_late = shard.removals.of_host(limit.host) >= arrival  # it is erased
                 is_itself = not shard.hosts.names.has_twin(limit.host)
                 if not is_late and is_itself and self._accepts(shard, limit.host, now):
@@ -244,6 +247,14 @@ _APPLIERS: Final[dict[str, Callable[[Reader, Shard, Sequence[ConsumerRecord]], i
 
 TOPIC_ORDER: Final = tuple(_APPLIERS)
 """Pages before what is about them; crawls before signals, which count from the last crawl on."""
+
+
+def _with_proper_host(limit: HostLimit) -> HostLimit | None:
+    """None: its host is none."""
+    try:
+        return with_proper_host(limit)
+    except BadHost:
+        return None
 
 
 def _identity(url: str) -> PageIdentity | None:

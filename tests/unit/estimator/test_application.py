@@ -189,6 +189,7 @@ def test_bad_outcomes_are_refused_with_the_reason_and_change_nothing(reason, mes
         ("page_signals", signal(at=NOW * 2)),
         ("page_signals", b'{"page_id": -1}'),
         ("host_limits", HostLimit(identify(ELSEWHERE).host)),
+        ("host_limits", HostLimit(f"https://{HOST}/robots.txt", 0.0)),
         ("host_limits", b'{"host": "a", "max_crawls_per_second": -1}'),
     ],
 )
@@ -256,7 +257,7 @@ def test_not_modified_is_unchanged_and_keeps_the_digest():
 
 def test_the_last_host_limit_stands():
     shard = with_page()
-    limits = [HostLimit(HOST, 2.0, DAY), HostLimit(HOST, 5.0)]
+    limits = [HostLimit(HOST, 2.0, DAY), HostLimit(f"{HOST.upper()}:443", 5.0)]
     done = apply(shard, host_limits=limits)
     host = shard.hosts.records[0]
     assert (host["max_crawls_per_second"], host["blocked_until"]) == (5.0, NEVER)

@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from shared.contracts.codec import decode, encode
+from shared.contracts.identity import BadHost
 from shared.contracts.messages import CrawlOutcome, HostLimit
 from shared.rules.host_rules import (
     FIRST_BACK_OFF_SECONDS,
@@ -11,6 +13,7 @@ from shared.rules.host_rules import (
     HostRules,
     reach_of,
     reaches_of,
+    with_proper_host,
 )
 from shared.store.page_status import NEVER
 from shared.views.hosts import described, line_of
@@ -195,3 +198,33 @@ def test_people_see_how_many_requests_may_be_open():
     shown = described(row, DEFAULT, NOW)
     assert shown["max_open_requests"] is shown["open_requests_by"] is None
     assert "open" not in line_of(shown, NOW)
+
+
+@pytest.mark.parametrize("only", [None, "crawl-delay"])
+def test_a_delay_alone_is_about_the_delay_alone(only):
+    """Who forgets to say so does not take the operators' limit away."""
+    rules = HostRules()
+    rules.take(HostLimit("a.example", 0.2, NOW + 60))
+    rules.take(decode(HostLimit, encode(HostLimit("a.example", crawl_delay_seconds=7, only=only))))
+    assert (rules.limit, rules.blocked_until, rules.crawl_delay) == (0.2, NOW + 60, 7.0)
+
+
+def test_with_a_limit_or_a_block_a_message_is_about_both_as_ever():
+    rules = HostRules()
+    rules.take(HostLimit("a.example", 0.0, crawl_delay_seconds=7))
+    rules.take(HostLimit("a.example", blocked_until=NOW, crawl_delay_seconds=7))
+    assert math.isnan(rules.limit)
+    assert (rules.blocked_until, math.isnan(rules.crawl_delay)) == (NOW, True)
+
+
+@pytest.mark.parametrize(
+    "written", ["A.Example", "a.example:443", "a.example:80", "a.example.", "a.EXAMPLE"]
+)
+def test_a_host_may_be_written_in_any_way(written):
+    assert with_proper_host(HostLimit(written, 0.5)) == HostLimit("a.example", 0.5)
+
+
+@pytest.mark.parametrize("written", ["https://a.example/robots.txt", "a b", "me@a.example"])
+def test_what_is_no_host_is_refused(written):
+    with pytest.raises(BadHost, match="is not a host"):
+        with_proper_host(HostLimit(written))

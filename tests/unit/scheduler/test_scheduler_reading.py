@@ -172,7 +172,8 @@ def test_a_shorter_pause_does_not_cut_a_longer_one(shard):
 
 def test_the_last_limit_of_a_host_stands_and_a_tombstone_ends_it(shard):
     host = shard.host_rows[0]
-    read(shard, "host-limits", HostLimit(PAGE.host, 0.5, NOW + 99), HostLimit(PAGE.host, 9.0))
+    read(shard, "host-limits", HostLimit(PAGE.host, 0.5, NOW + 99), HostLimit("A.example:443", 9.0))
+    read(shard, "host-limits", HostLimit("https://a.example/robots.txt", 3.0))  # is none
     assert (host["rate"], host["blocked_until"], host["own_limit"]) == (9.0, NEVER, 1)
     Reader(Acceptance(NOW, NOW, True)).apply(shard, "host-limits", [record(None, b"a.example")])
     assert (host["rate"], host["own_limit"]) == (2.0, 0)
