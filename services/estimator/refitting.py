@@ -1,6 +1,7 @@
 """Refits of what hosts say of their pages: when, at what cost, and which hosts and pages moved."""
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -29,7 +30,7 @@ from shared.policy.estimation.page_factors import (
 from shared.policy.estimation.quiet_pages import quiet_beliefs
 from shared.rules.sites import sites_of
 from shared.store.directories import DIRECTORIES
-from shared.store.history import SOURCES
+from shared.store.history import OWN_SOURCES, SOURCES
 from shared.store.host_factors import MOST_DIRECTORIES, HostFactors
 from shared.units import SECONDS_PER_DAY
 
@@ -53,6 +54,9 @@ PRIOR_TOLERANCE: Final = 0.01
 
 _NOBODY: Final = ""
 """Name of a host of which nothing is known."""
+
+_FREE, _OTHERS, _FIRST_NAMED = range(3)
+"""Numbers of sources of slots."""
 
 
 class Refits:
@@ -116,7 +120,9 @@ def refit(shards: Sequence[Shard], material_change: float) -> list[Refitted]:
     before = [(shard.hosts.priors, shard.pages["factor"].copy()) for shard in shards]
     factored = [set_factors(shard) for shard in shards]
     priors, newcomer = fitted_priors(
-        [sums_of(shard) for shard in shards], [shard.hosts.names for shard in shards]
+        [sums_of(shard) for shard in shards],
+        [shard.hosts.names for shard in shards],
+        [shard.hosts.sources for shard in shards],
     )
     moved = [set_priors(shard, mine) for shard, mine in zip(shards, priors, strict=True)]
     others = set_beliefs(shards)
@@ -145,22 +151,38 @@ def no_sums(hosts: int) -> HostSums:
 
 
 def fitted_priors(
-    parts: Sequence[HostSums], names: Sequence[Sequence[str]]
+    parts: Sequence[HostSums],
+    names: Sequence[Sequence[str]],
+    sources: Sequence[Sequence[Sequence[str]]],
 ) -> tuple[list[HostPriors], HostPriors]:
     """The priors of the hosts of each shard, and that of a host of which nothing is known.
 
     Args:
         parts: sums over the pages of each shard, by host.
         names: of the hosts of each.
+        sources: at each of those hosts, that have a slot of their own.
     """
     joined = HostSums(*map(np.concatenate, zip(*parts, no_sums(1), strict=True)))
     sites = sites_of([name for of_shard in names for name in of_shard] + [_NOBODY])
-    priors = fit_host_priors(joined, sites)
+    slots = sources_of_slots([*itertools.chain.from_iterable(sources), []])
+    priors = fit_host_priors(joined, sites, slots)
     ends = np.cumsum([len(of_shard) for of_shard in names])
     return [
         HostPriors(*(column[end - len(of_shard) : end] for column in priors))
         for end, of_shard in zip(ends, names, strict=True)
     ], HostPriors(*(column[-1:] for column in priors))
+
+
+def sources_of_slots(sources: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+    """A number for the source of each slot, (hosts, `SOURCES`): hosts give their slots in the order
+    in which their sources came. The slots for all others have one number, and so have free ones."""
+    numbers: dict[str, int] = {}
+    slots = np.full((len(sources), SOURCES), _FREE, np.int64)
+    slots[:, OWN_SOURCES:] = _OTHERS
+    for row, names in enumerate(sources):
+        for slot, name in enumerate(names[:OWN_SOURCES]):
+            slots[row, slot] = numbers.setdefault(name, _FIRST_NAMED + len(numbers))
+    return slots
 
 
 def set_factors(shard: Shard) -> NDArray[np.int64]:

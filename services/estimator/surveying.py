@@ -4,7 +4,8 @@ Some hosts at a time, beside the batches, with a connection of its own: so memor
 the pages, but with those of the largest host. It rests most of the time, as crawls go on meanwhile,
 and the server and this process are theirs. What it comes to is what a refit in memory comes to
 (`refitting`) on what was committed when each shard was looked at; it is taken with the next batch,
-and stored in its transaction, as long as all shards still have the owners that they had.
+and stored in its transaction, once all shards were looked at. A shard that was loaded anew since is
+looked at again, and no other: where some shard is in trouble every hour, refits come nevertheless.
 """
 
 import asyncio
@@ -74,12 +75,18 @@ class Looked(NamedTuple):
 
     epoch: int
     """Of the shard's owner."""
+    newcomer: HostPriors
+    """Prior of hosts of which nothing was known then; each refit makes another."""
     names: list[str]
     """Of its hosts then; those that came later have later rows."""
     sums: HostSums
     factors: dict[int, HostFactors]
     """By row, of the hosts of whose pages the factors moved."""
     candidates: Candidates
+
+    def holds_of(self, shard: Shard) -> bool:
+        """Whether rows are still what they were, and priors and factors those it started from."""
+        return self.epoch == shard.epoch and self.newcomer is shard.hosts.newcomer
 
 
 class Rests:
@@ -138,7 +145,7 @@ class Survey:
         self._failed_at = -np.inf
         self._rests = Rests()
         self.seconds = 0.0
-        """Of the wall, that the last one worked for."""
+        """Of the wall, that was worked for what was found last."""
 
     def taken_or_begun(self, shards: Mapping[int, Shard]) -> Refitting | None:
         """What does to shards what was found; None: it is not known yet, and is looked for."""
@@ -148,24 +155,30 @@ class Survey:
         return None
 
     def begin(self, shards: Mapping[int, Shard]) -> None:
-        """Begin, unless one is under way; its hosts are as they are now."""
+        """Begin with what is still to be looked at, unless a survey is under way; its hosts are as
+        they are now."""
         if self._task is not None or time.monotonic() < self._failed_at + AGAIN_SECONDS:
             return
-        self._found = {}
+        if not self._found:
+            self.seconds = 0.0
         frozen = {
-            number: (shards[number].epoch, shards[number].hosts.frozen()) for number in shards
+            number: (shard.epoch, shard.hosts.frozen())
+            for number, shard in shards.items()
+            if number not in self._found
         }
         self._task = asyncio.create_task(self._run(frozen))
 
     def _is_done(self, shards: Mapping[int, Shard]) -> bool:
-        """Whether there is something to take, about these shards and as owned by now; what was
-        found of others is forgotten."""
-        if self._task is not None or not self._found:
+        """Whether all of these shards were looked at, as they are by now; what does not hold any
+        more is forgotten, and what was found of others."""
+        if self._task is not None:
             return False
-        owned = {number: shard.epoch for number, shard in shards.items()}
-        if owned != {number: looked.epoch for number, looked in self._found.items()}:
-            self._found = {}
-        return bool(self._found)
+        self._found = {
+            number: looked
+            for number, looked in self._found.items()
+            if number in shards and looked.holds_of(shards[number])
+        }
+        return self._found.keys() == shards.keys()
 
     def take(self, shards: Sequence[Shard], material_change: float) -> list[Refitted]:
         """Do to shards what was found, which is forgotten (see `refitting.refit`)."""
@@ -180,20 +193,17 @@ class Survey:
 
     async def _run(self, frozen: dict[int, tuple[int, Hosts]]) -> None:
         self._rests = Rests()
-        found = {}
         try:
             while frozen:
                 number, (epoch, hosts) = frozen.popitem()
-                found[number] = await asyncio.to_thread(
+                self._found[number] = await asyncio.to_thread(
                     look_over, self._database_url, number, epoch, hosts, self._rests
                 )
         except (psycopg.Error, DamagedStore, BadHistory) as error:
             self._failed_at = time.monotonic()
             log.warning("pages cannot be looked through", reason=reason(error))
-        else:
-            self._found = found
         finally:
-            self.seconds = self._rests.worked
+            self.seconds += self._rests.worked
             self._task = None
 
 
@@ -237,7 +247,7 @@ def look_over(
         )
         candidates = [_fewest(candidates, max(_MOST_CANDIDATES // 64, MOST_PAGES))]
     factors = {row: hosts.factors[row] for row in moved}
-    return Looked(epoch, list(hosts.names), sums, factors, candidates[0])
+    return Looked(epoch, hosts.newcomer, list(hosts.names), sums, factors, candidates[0])
 
 
 def _fewest(parts: Sequence[Candidates], most: int) -> Candidates:
@@ -262,7 +272,12 @@ def take(
         shards: all of this process.
         material_change: see `refitting.refit`.
     """
-    priors, newcomer = fitted_priors([part.sums for part in found], [part.names for part in found])
+    priors, newcomer = fitted_priors(
+        [part.sums for part in found],
+        [part.names for part in found],
+        # A slot stays its source's; those that were given since have nothing in the sums.
+        [shard.hosts.sources[: len(part.names)] for shard, part in zip(shards, found, strict=True)],
+    )
     moved = []
     for shard, part, own in zip(shards, found, priors, strict=True):
         count = len(part.names)

@@ -65,6 +65,7 @@ def _refit_priors(
             np.array([state.hosts[page.host].factor_of(page) for page in pages]),
         ),
         _sites(hosts),
+        _sources(hosts),
     )
     moved = _is_beyond(after, before, PRIOR_TOLERANCE)
     for row in np.flatnonzero(moved).tolist():
@@ -110,6 +111,16 @@ def _sites(hosts: Sequence[HostState]) -> NDArray[np.int64]:
         is_address = "[" in host.name or last.isdigit()
         sites.append(host.name if is_address else ".".join(labels[-2:]))
     return np.unique(np.array(sites), return_inverse=True)[1]
+
+
+def _sources(hosts: Sequence[HostState]) -> NDArray[np.int64]:
+    """Slots of sources of one name have one number, wherever they are; the last is for all sources
+    that have none of their own, and of a slot that nobody has nothing is known."""
+    slots = []
+    for host in hosts:
+        free = SOURCES - 1 - len(host.sources)
+        slots.append([*(f"source {name}" for name in host.sources), *["free"] * free, "others"])
+    return np.unique(np.array(slots), return_inverse=True)[1].reshape(len(hosts), SOURCES)
 
 
 def _prior_of(host: HostState, page: PageState) -> tuple[float, ...]:

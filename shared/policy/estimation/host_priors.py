@@ -14,9 +14,10 @@ over the host's crawled pages and five pseudo-pages at the statistics of its par
 is that of the refit before: once refits settle m is m₁, but it gets there sooner, as pages with few
 crawls hold m₁ where it was. The weight w is that of a page, whose signals count as five at most
 (`host_kernel.SIGNALS_OF_A_PAGE`). The parent of a host is its site if sites are given (then five
-pseudo-pages at the global statistics stand behind the site), and everything otherwise. All inputs
-are sums over pages, so shards may add them up. α̂ and a are those of `light_modes`: a page far
-beyond its host's others does not speak for them.
+pseudo-pages at the global statistics stand behind the site), and everything otherwise. A signal
+source has what the site's hosts know of the same source behind it, whatever its place at each. All
+inputs are sums over pages, so shards may add them up. α̂ and a are those of `light_modes`: a page
+far beyond its host's others does not speak for them.
 """
 
 from typing import Any, NamedTuple
@@ -191,6 +192,7 @@ def host_sums(
 def fit_host_priors(
     sums: HostSums,
     site_of_host: Integers | None = None,
+    source_of_slot: Integers | None = None,
     initial_change_rate: float = INITIAL_CHANGE_RATE,
     initial_shape: float = INITIAL_SHAPE,
     initial_precision: float = INITIAL_PRECISION,
@@ -198,8 +200,10 @@ def fit_host_priors(
     """Refit every host's prior from the sums over its pages.
 
     `site_of_host` (hosts,), numbers from 0, pools the hosts of one site (subdomains) before
-    everything else; without it every host is pooled with all others. The `initial_*` values are
-    five pseudo-pages behind the global statistics, and where precisions start.
+    everything else; without it every host is pooled with all others. `source_of_slot`
+    (hosts, sources) numbers the sources that a host's columns are about, which are pooled within a
+    site by that number; without it a column is about the same source at all hosts. The `initial_*`
+    values are five pseudo-pages behind the global statistics, and where precisions start.
     """
     spread = float(digamma(initial_shape) - np.log(initial_shape / initial_change_rate))
     everything = _Means(
@@ -212,19 +216,15 @@ def fit_host_priors(
     known = _pooled(HostSums(*(_summed_by(all_hosts, field) for field in sums)), everything)
     # Sources differ between hosts: what all of them have in common says nothing of one.
     parent = known._replace(precision=everything.precision).of(all_hosts)
+    verdict = signal_verdicts(sums)
     if site_of_host is not None:
-        by_site = HostSums(*(_summed_by(site_of_host, field) for field in sums))
-        sites = np.zeros(by_site.pages.size, np.int64)
-        parent = _pooled(by_site, known._replace(precision=everything.precision).of(sites)).of(
-            site_of_host
-        )
+        of_site = _sums_of_sites(sums, site_of_host, source_of_slot)
+        parent = _pooled(of_site, parent)
+        verdict = np.where(verdict == UNDECIDED, signal_verdicts(of_site), verdict)
     means = _pooled(sums, parent)
     gap = np.log(means.change_rate) - means.log_change_rate
     shape = np.clip(gamma_shape(gap), LEAST_SHAPE, MOST_SHAPE)
     precision = np.clip(means.precision, LEAST_PRECISION, MOST_PRECISION)
-    verdict = signal_verdicts(sums)
-    if site_of_host is not None:
-        verdict = np.where(verdict == UNDECIDED, signal_verdicts(by_site)[site_of_host], verdict)
     precision[verdict == SAY_NOTHING] = LOWEST_PRECISION
     return HostPriors(shape, shape / means.seen_rate, precision)
 
@@ -282,7 +282,23 @@ def _pooled(sums: HostSums, parent: _Means) -> _Means:
     )
 
 
+def _sums_of_sites(
+    sums: HostSums, site_of_host: Integers, source_of_slot: Integers | None
+) -> HostSums:
+    """By host, what all hosts of its site come to; of signals, those with the same source."""
+    if source_of_slot is None:
+        source_of_slot = np.broadcast_to(np.arange(sums.signals.shape[1]), sums.signals.shape)
+    sources = int(source_of_slot.max(initial=0)) + 1
+    pairs = site_of_host[:, np.newaxis] * sources + source_of_slot
+    of_signals = np.unique(pairs, return_inverse=True)[1].reshape(pairs.shape)
+    groups = (of_signals if field.ndim == pairs.ndim else site_of_host for field in sums)
+    return HostSums(
+        *(_summed_by(group, field)[group] for group, field in zip(groups, sums, strict=True))
+    )
+
+
 def _summed_by(group: Integers, values: Floats) -> Floats:
-    totals = np.zeros((int(group.max(initial=-1)) + 1, *values.shape[1:]))
+    """Sums of all `values` of each group; both arrays are of one shape, or `values` has rows."""
+    totals = np.zeros((int(group.max(initial=-1)) + 1, *values.shape[group.ndim :]))
     np.add.at(totals, group, values)
     return totals

@@ -12,10 +12,13 @@ from services.estimator.refitting import (
     merged,
     refit,
     set_beliefs,
+    sums_of,
 )
 from services.estimator.shard import Shard
+from services.estimator.surveying import Candidates, Looked, take
 from shared.contracts.identity import identify
 from shared.policy.estimation.host_priors import fit_host_priors, host_sums
+from shared.policy.estimation.map_kernel import LOWEST_PRECISION
 from shared.rules.sites import sites_of
 from shared.store.history import SOURCES
 
@@ -100,6 +103,58 @@ def test_shards_are_pooled_as_if_they_were_one():
     refit(shards, 0.05)
     rates = np.concatenate([shard.hosts.priors.rate for shard in shards])
     np.testing.assert_allclose(rates, expected.rate)
+
+
+def shard_of_one_site(*at_blog):
+    """Of www.site.example a feed tells of the changes, and a scraper signals at random; its blog
+    has one page with one record, and the same sources, in the order in which they came there."""
+    rng, shard, records = np.random.default_rng(7), Shard(0), 12
+    urls = [f"https://www.site.example/{page}" for page in range(40)]
+    shard.add_pages([(identify(url), 0.0) for url in [*urls, "https://blog.site.example/"]])
+    shard.hosts.slots(np.array([0, 0, 1, 1]), ["feed", "scraper", *at_blog])
+    rings, rows = shard.rings, np.arange(41)
+    rings.seen[rows] = [*[records] * 40, 1]
+    rings.interval_days[rows, :records] = 1.0
+    rings.changed[:40, :records] = rng.random((40, records)) < 0.15
+    rings.signals[:40, :records, 0] = rings.changed[:40, :records]
+    rings.signals[:40, :records, 1] = rng.random((40, records)) < 0.5
+    assign(shard, rows, fit(shard, rows))
+    shard.pages["signal_evidence"] = mean_evidence(shard, rows, rings.evidence[rows])
+    return shard
+
+
+def surveyed(shards, material_change):
+    """A refit by what surveys found."""
+    nothing = Candidates(*np.zeros((2, 0), np.int64), np.zeros(0, np.int32), *np.zeros((2, 0)))
+    found = [
+        Looked(1, s.hosts.newcomer, list(s.hosts.names), sums_of(s), {}, nothing) for s in shards
+    ]
+    return take(found, shards, material_change)
+
+
+@pytest.mark.parametrize("refitting", [refit, surveyed])
+@pytest.mark.parametrize("at_blog", [("feed", "scraper"), ("scraper", "feed"), ("pinger", "feed")])
+def test_a_host_hears_of_a_source_from_its_site_whichever_came_first(at_blog, refitting):
+    shard = shard_of_one_site(*at_blog)
+
+    for _ in range(4):
+        refitting([shard], 0.05)
+
+    expected = {"feed": 0.95, "scraper": LOWEST_PRECISION, "pinger": 0.5}
+    precision = shard.hosts.priors.precision
+    assert precision[0, :2] == pytest.approx([0.95, LOWEST_PRECISION], rel=0.06)
+    assert precision[1, :2] == pytest.approx([expected[name] for name in at_blog], rel=0.06)
+
+
+def test_sources_that_share_a_slot_have_those_of_their_site_behind_them():
+    shard = shard_of_one_site("scraper", "feed")
+    shard.hosts.slots(np.array([0, 0, 1, 1]), ["c", "d", "e", "f"])
+    shard.rings.signals[:40, :12, 3] = shard.rings.signals[:40, :12, 1]
+
+    refit([shard], 0.05)
+
+    assert (shard.hosts.priors.precision[:, 3] == LOWEST_PRECISION).all()
+    assert shard.hosts.priors.precision[1, 2] == 0.5
 
 
 def with_quiet(shard, found, predicted, signals=9.0):

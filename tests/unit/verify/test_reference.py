@@ -29,7 +29,7 @@ SHARDS = 2
 DAY = 86_400.0
 START = 1.7e9
 MATERIAL = 0.05
-PAGES = [identify(f"https://h{n % 5}.example/d{n % 3}/{n}") for n in range(40)]
+PAGES = [identify(f"https://h{n % 5}.s{n % 5 % 2}.example/d{n % 3}/{n}") for n in range(40)]
 COLUMNS = (
     *("importance", "max_age_days", "unsignalled_change_rate", "signal_evidence", "signal_rate"),
     *("first_seen_at", "last_crawled_at", "last_attempt_at", "last_changed_at", "last_signal_at"),

@@ -73,6 +73,58 @@ def test_hosts_pool_within_their_site_first():
     assert means[3] == pytest.approx(0.01, rel=0.05)
 
 
+def of_two_sources(credited, signals, surplus) -> HostSums:
+    """Of hosts without pages; all rows are (hosts, 2)."""
+    columns = [np.array(rows, float) for rows in (credited, signals, surplus)]
+    hosts = np.zeros((5, columns[0].shape[0]))
+    return HostSums(
+        *hosts[:3], *columns[:2], *hosts[3:], columns[2], columns[1] / 9.0, columns[1] / 3.0
+    )
+
+
+FEED, SCRAPER, FREE = range(3)
+
+
+@pytest.mark.parametrize("small", [(FEED, SCRAPER), (SCRAPER, FEED), (SCRAPER, FREE)])
+def test_a_source_has_its_site_behind_it_in_whatever_place(small):
+    table = of_two_sources(
+        [[89.5, 1.0], [0.0, 0.0], [0.0, 0.0]],
+        [[99.0, 99.0], [0.0, 0.0], [0.0, 0.0]],
+        [[30.0, -9.0], [0.0, 0.0], [0.0, 0.0]],
+    )
+    sources = np.array([(FEED, SCRAPER), small, (FEED, SCRAPER)])
+
+    precision = fit_host_priors(table, np.array([0, 0, 1]), sources).precision
+
+    # The scraper says nothing, as the first host has found out; of another site it may.
+    expected = {FEED: 0.9, SCRAPER: LOWEST_PRECISION, FREE: 0.5}
+    assert precision[1] == pytest.approx([expected[source] for source in small])
+    assert precision[2] == pytest.approx([0.5, 0.5])
+
+
+def test_hosts_of_a_site_that_know_a_source_by_other_places_know_it_together():
+    table = of_two_sources(
+        [[9.0, 40.0], [10.0, 31.0]], [[10.0, 49.0], [50.0, 39.0]], [[0.0, 0.0], [0.0, 0.0]]
+    )
+    table = table._replace(surplus_variance=table.room * 1e6)
+
+    precision = fit_host_priors(table, np.array([0, 0]), np.array([[0, 1], [1, 0]])).precision
+
+    first, second = (9.0 + 31.0 + 0.5) / 50.0, (40.0 + 10.0 + 0.5) / 100.0
+    expected = [
+        [(9.0 + first) / 11.0, (40.0 + second) / 50.0],
+        [(10.0 + second) / 51.0, (31.0 + first) / 40.0],
+    ]
+    np.testing.assert_allclose(precision, expected)
+
+
+def test_without_names_a_place_is_one_source_everywhere():
+    table = of_two_sources([[20.0, 1.0], [0.0, 0.0]], [[39.0, 3.0], [0.0, 0.0]], np.zeros((2, 2)))
+    table = table._replace(surplus_variance=table.room * 1e6)
+    precision = fit_host_priors(table, np.array([0, 0])).precision
+    np.testing.assert_allclose(precision[1], [20.5 / 40.0, 1.5 / 4.0])
+
+
 def test_precision_is_the_credited_share_and_stays_inside():
     table = sums([1, 1, 1], [0.1] * 3, [-3.0] * 3, [[30.0], [0.0], [1e9]], [[99.0], [1e9], [1e9]])
     precision = fit_host_priors(table).precision[:, 0]
