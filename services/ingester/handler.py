@@ -25,9 +25,9 @@ from shared.runtime.kafka import may_pass
 from shared.runtime.publisher import ByPlace, HeadersByPlace, Place, Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
+from shared.runtime.signal_bounds import SignalBounds
 from shared.runtime.tracing import Span, Tracing
 from shared.runtime.wall_time import WALL
-from shared.units import SECONDS_PER_DAY
 
 log = structlog.get_logger(__name__)
 
@@ -35,9 +35,6 @@ STAGE = "ingester"
 
 Refused = tuple[ConsumerRecord, str]
 """A record, and why it is refused."""
-
-_CLOCK_SLACK_SECONDS = 5.0
-"""Wall seconds by which processes on a simulated clock may disagree about its time."""
 
 
 def make_sifter(settings: Settings, clock: Clock) -> Sifter:
@@ -48,15 +45,12 @@ def make_sifter(settings: Settings, clock: Clock) -> Sifter:
 def make_rules(settings: Settings, clock: Clock) -> tuple[SignalRules, SourceLimiter]:
     """The rules of the settings, and full buckets."""
     real = isinstance(clock, SystemClock)
-    slack = 0.0 if real else clock.span(_CLOCK_SLACK_SECONDS)
     keys = {
         source: key.get_secret_value().encode()
         for source, key in settings.signal_source_keys.items()
     }
     rules = SignalRules(
-        future_tolerance_seconds=settings.signal_future_tolerance_seconds + slack,
-        max_age_seconds=settings.signal_max_age_days * SECONDS_PER_DAY,
-        allow_private_hosts=settings.allow_private_hosts,
+        bounds=SignalBounds.of(settings, clock),
         record_times_count=real,
         named_sources=frozenset(settings.signal_sources) | keys.keys(),
         source_keys=keys,

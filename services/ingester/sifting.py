@@ -12,9 +12,9 @@ import xxhash
 from services.ingester.debounce import Debouncer
 from services.ingester.sources import REPORT_SECONDS, SourceLimiter, Verdict
 from shared.contracts.codec import BadMessage, decode_many
-from shared.contracts.identity import BadUrl, identify, is_private_host
+from shared.contracts.identity import BadUrl, identify
 from shared.contracts.messages import PageSignal, Signal
-from shared.units import SECONDS_PER_DAY
+from shared.runtime.signal_bounds import SignalBounds
 
 LANES = 4
 """As so many sources all those count that nobody has named, where a page's repetitions are
@@ -48,11 +48,9 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SignalRules:
-    """Which signals are taken. Seconds are the clock's."""
+    """Which signals are taken."""
 
-    future_tolerance_seconds: float
-    max_age_seconds: float
-    allow_private_hosts: bool
+    bounds: SignalBounds
     record_times_count: bool
     """Whether the records' own timestamps are the clock's time; they are the wall's, so not when
     the clock is a simulated one."""
@@ -148,18 +146,7 @@ class Sifter:
         stamped = self._rules.record_times_count and record.timestamp >= 0
         arrived_at = record.timestamp / 1000 if stamped else now
         observed_at = arrived_at if signal.observed_at is None else signal.observed_at
-        ahead = observed_at - now
-        if ahead > self._rules.future_tolerance_seconds:
-            raise BadMessage(
-                f"observed {ahead:.0f} s in the future; at most "
-                f"{self._rules.future_tolerance_seconds:.0f} s are taken: "
-                "check the sender's clock, and that it sends seconds"
-            )
-        if -ahead > self._rules.max_age_seconds:
-            raise BadMessage(
-                f"observed {-ahead / SECONDS_PER_DAY:.1f} days ago; at most "
-                f"{self._rules.max_age_seconds / SECONDS_PER_DAY:.1f} days are taken"
-            )
+        self._rules.bounds.check_time(observed_at, now)
         return min(arrived_at, now)
 
     def _check_key(self, source: str, record: Record) -> None:
@@ -174,11 +161,7 @@ class Sifter:
 
     def _name(self, signal: Signal, arrived_at: float) -> PageSignal:
         page = identify(signal.url)
-        if not self._rules.allow_private_hosts and is_private_host(page.host):
-            raise BadUrl(
-                f"host {page.host!r} is not on the public internet: "
-                "set FRESHET_ALLOW_PRIVATE_HOSTS to take such signals"
-            )
+        self._rules.bounds.check_host(page.host)
         observed_at = arrived_at if signal.observed_at is None else signal.observed_at
         if self._rules.record_times_count:
             # A time yet to come would make honest signals until then look old.

@@ -31,6 +31,7 @@ from services.receiver.visitors import Proxies, address_of, visitor_of
 from services.receiver.weblogs import answer, read_call
 from shared.runtime.pings import Ping
 from shared.runtime.settings import Settings
+from shared.runtime.signal_bounds import SignalBounds
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +79,8 @@ class Pages:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._private = parts.settings.allow_private_hosts
+        self._clock = parts.settings.clock()
+        self._bounds = SignalBounds.of(parts.settings, self._clock)
 
     def routes(self) -> list[web.RouteDef]:
         """All of them."""
@@ -115,7 +117,9 @@ class Pages:
             file = key_file(submission)
             folder = file.folder
         own = None if is_shared else host
-        pings = pings_within(submission.urls, own, folder, allow_private=self._private)
+        pings = pings_within(
+            submission.urls, own, folder, allow_private=self._bounds.allow_private_hosts
+        )
         return _Asked(host, file, pings)
 
     async def _submitted(self, asked: _Asked, address: str) -> web.StreamResponse:
@@ -141,7 +145,7 @@ class Pages:
         visitor = self._visitor(request)
         async with self._parts.bodies.read(request, visitor) as body:
             try:
-                pings = await body.turned_into(read_call, bytes_of)
+                pings = await body.turned_into(partial(read_call, bounds=self._bounds), bytes_of)
             except Refused as refused:
                 if refused.retry_seconds is not None:
                     raise
@@ -153,11 +157,16 @@ class Pages:
     async def events(self, request: web.Request) -> web.StreamResponse:
         """CloudEvents, of a source that has a token."""
         kind = request.headers.get("Content-Type", "")
-        return await self._of_source(request, partial(read_events, kind, request.headers))
+        return await self._of_source(
+            request,
+            lambda text: read_events(kind, request.headers, text, self._bounds, self._clock.now()),
+        )
 
     async def signals(self, request: web.Request) -> web.StreamResponse:
         """JSON lines, of a source that has a token."""
-        return await self._of_source(request, read_lines)
+        return await self._of_source(
+            request, lambda text: read_lines(text, self._bounds, self._clock.now())
+        )
 
     async def _of_source(
         self, request: web.Request, reading: Callable[[bytes], Read]

@@ -15,6 +15,7 @@ from services.receiver.texts import NotXml, read_xml
 from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.discovery.encodings import UNREADABLE
 from shared.runtime.pings import Ping
+from shared.runtime.signal_bounds import SignalBounds
 
 URLS_OF: Final = {"weblogUpdates.ping": (1, 2), "weblogUpdates.extendedPing": (1, 2, 3)}
 """Method → which of its parameters are URLs; only the first of them must be there."""
@@ -23,8 +24,8 @@ MOST_BYTES: Final = 16 * 1024
 """Of a call: no honest one comes near."""
 
 
-def read_call(body: bytes) -> list[Ping]:
-    """The pages that a call names.
+def read_call(body: bytes, bounds: SignalBounds) -> list[Ping]:
+    """The pages that a call names, of hosts that are taken.
 
     Raises:
         Refused: 400, it is no such call.
@@ -41,13 +42,13 @@ def read_call(body: bytes) -> list[Ping]:
     parameters = [_text(value) for value in call.findall("params/param/value")]
     first, *more = [parameters[n] for n in URLS_OF[method] if n < len(parameters)] or [""]
     try:
-        pages = [_page(first)]
+        pages = [_page(first, bounds)]
     except BadUrl as error:
         raise Refused(400, f"url: {error}") from error
     for url in more:
         # Where the second or third may stand, some give a category, or nothing.
         with contextlib.suppress(BadUrl):
-            pages.append(_page(url))
+            pages.append(_page(url, bounds))
     return [Ping(page.url, page.host) for page in dict.fromkeys(pages)]
 
 
@@ -61,10 +62,12 @@ def answer(message: str, *, failed: bool) -> bytes:
     ).encode()
 
 
-def _page(url: str) -> PageIdentity:
+def _page(url: str, bounds: SignalBounds) -> PageIdentity:
     if UNREADABLE in url:
         raise BadUrl("it has characters that cannot be read in the encoding of the call")
-    return identify(url)
+    page = identify(url)
+    bounds.check_host(page.host)
+    return page
 
 
 def _text(value: Element) -> str:

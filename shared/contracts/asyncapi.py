@@ -8,6 +8,7 @@ import msgspec
 
 from shared.contracts import messages, shares, topics
 from shared.contracts.characters import END
+from shared.contracts.codec import MAX_MESSAGE_BYTES, most_bytes
 from shared.contracts.described import field_descriptions
 from shared.contracts.topics import TOPICS, Topic
 
@@ -62,7 +63,8 @@ def document() -> dict[str, Any]:
             "description": (
                 "JSON messages on Kafka. Unknown fields pass, wrong ones are refused. Times are "
                 "Unix seconds. Host-keyed topics have one partition a shard: "
-                "shard = murmur2(host) mod partitions, Kafka's own default for keyed records."
+                "shard = murmur2(host) mod partitions, Kafka's own default for keyed records. "
+                f"{_sizes()}"
             ),
         },
         "defaultContentType": "application/json",
@@ -82,6 +84,19 @@ def write(path: Path) -> None:
         OSError: the file cannot be written.
     """
     path.write_text(json.dumps(document(), indent=2, ensure_ascii=False) + "\n")
+
+
+def _sizes() -> str:
+    """How long a message may be."""
+    sizes = {t.name: most_bytes(t.message) for t in TOPICS if t.message is not None}
+    longer = [
+        f"{size // 1024} KiB of `{name}`"
+        for name, size in sizes.items()
+        if size != MAX_MESSAGE_BYTES
+    ]
+    return (
+        f"A message has {MAX_MESSAGE_BYTES // 1024} KiB at most; it may have {', '.join(longer)}."
+    )
 
 
 def _describe(schemas: dict[str, Any]) -> None:

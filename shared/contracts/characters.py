@@ -23,18 +23,28 @@ Texts = Callable[[Iterable[Any]], Iterator[Any]]
 """From messages to the values of a field; None and the like among them."""
 
 
-def text_of(most: int, characters: str) -> Meta:
+class _Characters(NamedTuple):
+    """Which a text may have."""
+
+    allowed: "re.Pattern[str]"
+    """Of a whole text."""
+    said: str
+    """For whoever sent others."""
+
+
+def text_of(most: int, characters: str, said: str) -> Meta:
     """What a text may be: not empty, no longer than this, of certain characters alone.
 
     Args:
         most: characters.
         characters: a class of a regular expression.
+        said: what it has, in words that go on from "with".
     """
     pattern = f"^{characters}*{END}"
     return Meta(
         min_length=1,
         max_length=most,
-        extra={_KEY: re.compile(f"{characters}*")},
+        extra={_KEY: _Characters(re.compile(f"{characters}*"), said)},
         extra_json_schema={"pattern": pattern},
     )
 
@@ -45,7 +55,7 @@ class _Field(NamedTuple):
     path: str
     """As JSON has it."""
     texts: Texts
-    allowed: "re.Pattern[str]"
+    characters: _Characters
 
 
 def are_allowed(kind: type[msgspec.Struct], messages: Sequence[Any]) -> bool:
@@ -57,13 +67,14 @@ def why_not_allowed(kind: type[msgspec.Struct], message: Any) -> str | None:
     """Which text of a message has characters that it may not have; None: none has."""
     for field in _fields_of(kind):
         if not _is_allowed(field, [message]):
-            return f"Expected `str` without control characters - at `$.{field.path}`"
+            return f"Expected `str` with {field.characters.said} - at `$.{field.path}`"
     return None
 
 
 def _is_allowed(field: _Field, messages: Iterable[Any]) -> bool:
     # Of characters of a class, what is put together is, if each part is.
-    return field.allowed.fullmatch("".join(filter(None, field.texts(messages)))) is not None
+    text = "".join(filter(None, field.texts(messages)))
+    return field.characters.allowed.fullmatch(text) is not None
 
 
 @cache
@@ -73,9 +84,9 @@ def _fields_of(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
 
 def _fields_in(kind: inspect.Type, path: str, texts: Texts) -> Iterator[_Field]:
     if isinstance(kind, inspect.Metadata):
-        allowed = (kind.extra or {}).get(_KEY)
-        if allowed is not None:
-            yield _Field(path, texts, allowed)
+        characters = (kind.extra or {}).get(_KEY)
+        if characters is not None:
+            yield _Field(path, texts, characters)
         yield from _fields_in(kind.type, path, texts)
     elif isinstance(kind, inspect.UnionType):
         for one in kind.types:

@@ -9,6 +9,7 @@ import msgspec
 
 from shared.contracts.characters import are_allowed, why_not_allowed
 from shared.contracts.escapes import whole_characters
+from shared.contracts.fields import MAX_UNIX_SECONDS
 from shared.contracts.messages import Bandwidth, Discovery, Multipliers
 
 MAX_MESSAGE_BYTES = 64 * 1024
@@ -30,6 +31,9 @@ _MOST_BYTES: Final[Mapping[type[msgspec.Struct], int]] = {
 
 _MOST_EXACT: Final = 2.0**53
 
+_TOO_LATE: Final = f"Expected `float` <= {MAX_UNIX_SECONDS}"
+"""What the decoder says of a later time; no other number has this bound."""
+
 _NOT_READ: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -41,6 +45,11 @@ encode = _ENCODER.encode
 
 class BadMessage(ValueError):
     """A message that cannot be taken; the text says why."""
+
+
+def most_bytes(kind: type[msgspec.Struct]) -> int:
+    """How many bytes a message of a kind may have."""
+    return _MOST_BYTES.get(kind, MAX_MESSAGE_BYTES)
 
 
 @cache
@@ -89,9 +98,15 @@ def decode(kind: type[T], data: bytes | None) -> T:
     """
     if data is None:
         raise BadMessage("the message is empty (a tombstone), which says nothing on this topic")
-    if len(data) > (most_bytes := _MOST_BYTES.get(kind, MAX_MESSAGE_BYTES)):
-        raise BadMessage(f"the message has {len(data)} bytes; at most {most_bytes} are read")
+    if len(data) > (most := most_bytes(kind)):
+        raise BadMessage(f"the message has {len(data)} bytes; at most {most} are read")
     return _read(kind, decoder(kind).decode, data)
+
+
+def why_not_read(error: Exception) -> str:
+    """What a decoder finds wrong; of a time beyond all others, what its sender most likely did."""
+    hint = "Expected Unix seconds, and so large a number looks like milliseconds"
+    return str(error).replace(_TOO_LATE, hint)
 
 
 def _read(kind: type[T], strictly: Callable[[bytes], T], data: bytes) -> T:
@@ -117,7 +132,7 @@ def _read_again(kind: type[T], data: bytes) -> T:
             said = {name: _whole(value) for name, value in said.items()}
         return msgspec.convert(said, kind)
     except _NOT_READ as error:
-        raise _bad(kind, str(error)) from error
+        raise _bad(kind, why_not_read(error)) from error
 
 
 def _whole(value: Any) -> Any:

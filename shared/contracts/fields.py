@@ -44,17 +44,21 @@ MAX_NAMED_GROUP_LENGTH = 64
 
 MAX_CLASS_LENGTH = 32
 
-_VISIBLE = r"[^\x00-\x20\x7f]"
-"""No spaces nor control characters: PostgreSQL refuses some of them, and no host has any."""
+_VISIBLE = (r"[^\x00-\x20\x7f]", "neither spaces nor control characters")
+"""PostgreSQL refuses some of them, and no host has any."""
 
 Url = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
-Host = Annotated[str, text_of(300, _VISIBLE)]
-Source = Annotated[str, text_of(MAX_SOURCE_LENGTH, r"[^\x00-\x1f\x7f]")]
-Group = Annotated[str, text_of(MAX_GROUP_LENGTH, _VISIBLE)]
-NamedGroup = Annotated[str, text_of(MAX_NAMED_GROUP_LENGTH, "[!-~]")]
+Host = Annotated[str, text_of(300, *_VISIBLE)]
+Source = Annotated[str, text_of(MAX_SOURCE_LENGTH, r"[^\x00-\x1f\x7f]", "no control characters")]
+Group = Annotated[str, text_of(MAX_GROUP_LENGTH, *_VISIBLE)]
+NamedGroup = Annotated[
+    str, text_of(MAX_NAMED_GROUP_LENGTH, "[!-~]", "only visible ASCII characters, no spaces")
+]
 """ASCII: it is kept as bytes."""
 
-PageClass = Annotated[str, text_of(MAX_CLASS_LENGTH, "[a-z0-9._-]")]
+PageClass = Annotated[
+    str, text_of(MAX_CLASS_LENGTH, "[a-z0-9._-]", "only a-z, 0-9, `.`, `_` and `-`")
+]
 
 UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
 Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]

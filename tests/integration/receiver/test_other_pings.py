@@ -3,6 +3,7 @@
 import asyncio
 import time
 import xmlrpc.client
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import psycopg
@@ -63,6 +64,37 @@ async def test_each_kind_of_producer_has_a_source_and_a_key_of_its_own(start):
     }
     keys = sorted(dict(record.headers).get("source-key", b"") for record in records)
     assert keys == [b"", b"key-1", b"key-2"]
+
+
+async def test_what_the_ingester_would_refuse_is_refused_to_its_sender(start):
+    receiver = await start(
+        receiver_tokens=TOKENS, allow_private_hosts=False, signal_max_age_days=2.0
+    )
+    page, now = "https://cms.example/a", time.time()
+    said = [
+        ({"url": page, "observed_at": now + 3600.0}, "s in the future; at most 300 s are taken"),
+        ({"url": page, "observed_at": now - 3 * 86_400.0}, "3.0 days ago; at most 2.0 days are"),
+        ({"url": page, "observed_at": 1000.0 * now}, "looks like milliseconds"),
+        ({"url": "http://localhost/x"}, "'localhost' is not on the public internet"),
+    ]
+    for line, reason in said:
+        status, text = await receiver.post_json("/signals", line, headers=AS_CMS)
+        assert status == 400
+        assert '"accepted": 0, "refused": 1' in text
+        assert reason in text
+    attributes = {"id": "1", "source": "/", "type": "x", "subject": page}
+    ahead = datetime.now(UTC) + timedelta(days=365)
+    event = to_structured(CloudEvent(attributes | {"time": ahead}, None), JSONFormat())
+    status, text = await receiver.post("/events", event.body, headers=dict(event.headers) | AS_CMS)
+    assert status == 400
+    assert "in the future" in text
+    with xmlrpc.client.ServerProxy(f"{receiver.url}/RPC2") as weblogs:
+        ping = weblogs.weblogUpdates.ping
+        answer = await asyncio.to_thread(ping, "A blog", "http://localhost/x")
+    assert answer["flerror"]
+    assert "'localhost' is not on the public internet" in answer["message"]
+    assert (await receiver.post_json("/signals", {"url": page}, headers=AS_CMS))[0] == 200
+    assert [signal.url for signal in await receiver.signals(1)] == [page]
 
 
 @pytest.mark.postgres

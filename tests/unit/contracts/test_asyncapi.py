@@ -1,8 +1,11 @@
 """The AsyncAPI document says what the topics say, and all its references lead somewhere."""
 
 import json
+import re
+from pathlib import Path
 
 from shared.contracts.asyncapi import document, write
+from shared.contracts.codec import MAX_MESSAGE_BYTES, most_bytes
 from shared.contracts.topics import TOPICS
 
 
@@ -62,6 +65,17 @@ def test_fields_are_described_as_in_the_source():
     )
     assert "description" not in schemas["CrawlRequest"]["properties"]["host"]
     assert not any("\n" in schema["description"] for schema in schemas.values())
+
+
+def test_how_long_a_message_may_be_is_said():
+    said = document()["info"]["description"]
+    assert f"A message has {MAX_MESSAGE_BYTES // 1024} KiB at most; " in said
+    sizes = {topic.name: most_bytes(topic.message) for topic in TOPICS if topic.message}
+    told = {name: int(size) * 1024 for size, name in re.findall(r"(\d+) KiB of `([\w-]+)`", said)}
+    assert told == {name: size for name, size in sizes.items() if size != MAX_MESSAGE_BYTES}
+    text = (Path(__file__).parents[3] / "docs/connect/index.md").read_text()
+    assert f"of {MAX_MESSAGE_BYTES // 1024} KiB at most" in text
+    assert f"`discoveries` may have {sizes['discoveries'] // 1024**2} MiB" in text
 
 
 def test_the_document_is_written_as_json(tmp_path):

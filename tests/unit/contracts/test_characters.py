@@ -116,6 +116,24 @@ def test_a_text_with_another_character_is_refused_and_named(kind, said, path, mo
     assert list(refused) == [1]
 
 
+@pytest.mark.parametrize(
+    ("message", "field", "text", "allowed"),
+    [
+        (PageUpdate("upsert", URL), "class", "News", "only a-z, 0-9, `.`, `_` and `-`"),
+        (CrawlOutcome(URL, TIME, result="changed"), "group", "my pop", "only visible ASCII"),
+        (CrawlOutcome(URL, TIME, result="changed"), "group", "münchen", "only visible ASCII"),
+        (GroupLimit(HOST), "group", "a b.example", "neither spaces nor control characters"),
+        (Signal(URL, "feed"), "source", "a\tfeed", "no control characters"),
+    ],
+)
+def test_the_reason_says_which_characters_a_text_may_have(message, field, text, allowed):
+    said = json.dumps(msgspec.to_builtins(message) | {field: text}).encode()
+    with pytest.raises(BadMessage) as bad:
+        decode(type(message), said)
+    assert f"Expected `str` with {allowed}" in str(bad.value)
+    assert str(bad.value).endswith(f" - at `$.{field}`")
+
+
 @pytest.mark.parametrize(("kind", "said", "path"), CASES)
 def test_others_are_taken(kind, said, path):
     assert decode(kind, json.dumps(with_more(said, path, "0")).encode())

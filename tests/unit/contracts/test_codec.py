@@ -1,14 +1,16 @@
 """Decoding untrusted bytes: a message, or BadMessage with the reason; nothing else."""
 
 import json
+import re
 
 import pytest
 from hostile_messages import hostile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shared.contracts.asyncapi import document
 from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode, decode_many, encode
-from shared.contracts.fields import MOST_GROUPS
+from shared.contracts.fields import MAX_UNIX_SECONDS, MOST_GROUPS
 from shared.contracts.identity import BadUrl, identify
 from shared.contracts.layout import MOST_SHARDS
 from shared.contracts.messages import (
@@ -104,6 +106,36 @@ def test_numbers_that_are_none_and_rates_that_cannot_be_are_bad(number):
 def test_the_reason_says_what_is_wrong(kind, data, reason):
     with pytest.raises(BadMessage, match=reason):
         decode(kind, data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "field"),
+    [
+        (Signal, '"source": "s"', "observed_at"),
+        (CrawlOutcome, '"result": "failed"', "crawled_at"),
+        (PageUpdate, '"op": "upsert"', "updated_at"),
+        (PageUpdate, '"op": "upsert"', "crawled_at"),
+        (Discovery, '"links": []', "found_at"),
+    ],
+)
+@pytest.mark.parametrize("number", ["1795944747000", "1795944747000.5", "1.795944747e12"])
+def test_of_a_time_in_milliseconds_the_reason_says_so(kind, said, field, number):
+    data = f'{{"url": "https://a.example/", {said}, "{field}": {number}}}'.encode()
+    reason = "Expected Unix seconds, and so large a number looks like milliseconds"
+    with pytest.raises(BadMessage, match=rf"{reason} - at `\$\.{field}`$"):
+        decode(kind, data)
+    assert str(decode_many(kind, [data])[1][0]).endswith(f"{reason} - at `$.{field}`")
+
+
+def test_no_other_number_has_the_bound_of_times():
+    bounded = {
+        field
+        for schema in document()["components"]["schemas"].values()
+        for field, kind in schema["properties"].items()
+        if f'"maximum": {MAX_UNIX_SECONDS}' in json.dumps(kind)
+    }
+    assert {"observed_at", "crawled_at"} <= bounded
+    assert all(re.search(r"_(at|until|by)$|^since$", field) for field in bounded), bounded
 
 
 def test_unknown_fields_pass():

@@ -15,6 +15,7 @@ from shared.contracts.identity import identify
 from shared.contracts.messages import PageSignal, Signal
 from shared.runtime.clock import ManualClock, SystemClock
 from shared.runtime.settings import Settings
+from shared.runtime.signal_bounds import SignalBounds
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0
@@ -28,12 +29,14 @@ class Record:
 
 
 def make(**changes):
-    rules = {
+    bounds = {
         "future_tolerance_seconds": 300.0,
         "max_age_seconds": 7 * DAY,
         "allow_private_hosts": False,
-        "record_times_count": True,
-    } | {k: v for k, v in changes.items() if k in SignalRules.__dataclass_fields__}
+    } | {k: v for k, v in changes.items() if k in SignalBounds.__dataclass_fields__}
+    rules = {"bounds": SignalBounds(**bounds), "record_times_count": True} | {
+        k: v for k, v in changes.items() if k in SignalRules.__dataclass_fields__
+    }
     limiter = SourceLimiter(
         changes.get("per_second", 1000.0),
         named=changes.get("named_sources", ()),

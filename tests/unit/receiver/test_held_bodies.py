@@ -28,6 +28,7 @@ from services.receiver.visitors import Proxies
 from shared.runtime.fetching import FetchFailed
 from shared.runtime.pings import Ping
 from shared.runtime.settings import Settings
+from shared.runtime.signal_bounds import SignalBounds
 
 MOST = 256 * 1024
 TOGETHER = 8 * MOST
@@ -133,11 +134,16 @@ async def test_one_visitor_has_its_part_and_another_is_served(receiver):
 
 
 LINES = b"xx\n" * 300_000
+BOUNDS = SignalBounds(300.0, 9e9, allow_private_hosts=False)
 URLS = b'{"host": "a.example", "key": "0123456789abcdef", "urlList": [%s"x"]}' % (b'"x",' * 200_000)
 
 
+def lines_of(body):
+    return read_lines(body, BOUNDS, 1.7e9)
+
+
 @pytest.mark.parametrize(
-    ("read", "body"), [(of_body, URLS), (read_lines, LINES)], ids=["urls", "lines"]
+    ("read", "body"), [(of_body, URLS), (lines_of, LINES)], ids=["urls", "lines"]
 )
 def test_texts_without_end_are_refused_before_they_are_taken_apart(read, body):
     tracemalloc.start()

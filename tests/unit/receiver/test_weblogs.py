@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from services.receiver.refusing import Refused
 from services.receiver.weblogs import MOST_BYTES, answer, read_call
+from shared.runtime.signal_bounds import SignalBounds
 
 BLOG = "https://blog.example/"
+
+
+def call_read(body, *, allow_private_hosts=False):
+    return read_call(body, SignalBounds(300.0, 9e9, allow_private_hosts))
 
 
 def call(method, *parameters):
@@ -18,7 +23,7 @@ def call(method, *parameters):
 
 
 def urls(body):
-    return [ping.url for ping in read_call(body)]
+    return [ping.url for ping in call_read(body)]
 
 
 def test_each_url_of_a_ping_is_a_page():
@@ -39,6 +44,15 @@ def test_what_senders_put_where_another_url_may_stand_is_left_out():
         assert urls(call("weblogUpdates.ping", "x", BLOG, *more)) == [BLOG]
     extended = (BLOG, "category", f"{BLOG}feed")
     assert urls(call("weblogUpdates.extendedPing", "x", *extended)) == [BLOG, f"{BLOG}feed"]
+
+
+def test_a_host_that_nobody_outside_can_reach_is_taken_only_where_the_operator_says_so():
+    own = "http://localhost/x"
+    body = call("weblogUpdates.ping", "x", own)
+    with pytest.raises(Refused, match=r"^url: host 'localhost' is not on the public internet"):
+        call_read(body)
+    assert [ping.url for ping in call_read(body, allow_private_hosts=True)] == [own]
+    assert urls(call("weblogUpdates.ping", "x", BLOG, own)) == [BLOG]
 
 
 @pytest.mark.parametrize("before", [b"\n", b" \r\n\t", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n\n"])
@@ -68,7 +82,7 @@ def test_a_name_that_cannot_be_read_says_nothing_of_the_address():
     latin = said.decode().encode("latin-1")
     assert urls(latin.replace(b"NAME", b"x")) == [BLOG]
     with pytest.raises(Refused, match="cannot be read"):
-        read_call(call("weblogUpdates.ping", "x", f"{BLOG}é").decode().encode("latin-1"))
+        call_read(call("weblogUpdates.ping", "x", f"{BLOG}é").decode().encode("latin-1"))
 
 
 def test_strings_without_an_element_are_read():
@@ -95,7 +109,7 @@ def test_strings_without_an_element_are_read():
 )
 def test_what_is_no_such_call_is_refused(body):
     with pytest.raises(Refused):
-        read_call(body)
+        call_read(body)
 
 
 LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "lol"><!ENTITY b "&a;&a;&a;&a;">
@@ -109,19 +123,19 @@ OUTSIDE = b"""<?xml version="1.0"?><!DOCTYPE methodCall SYSTEM "http://127.0.0.1
 @pytest.mark.parametrize("body", [LAUGHS, FILE, OUTSIDE])
 def test_entities_and_document_types_are_refused_before_they_are_followed(body):
     with pytest.raises(Refused, match="not XML that is taken"):
-        read_call(body)
+        call_read(body)
 
 
 def test_elements_within_elements_without_end_are_refused():
     body = b"<methodCall>" + b"<a>" * 5000
     with pytest.raises(Refused):
-        read_call(body)
+        call_read(body)
 
 
 @given(st.binary(max_size=300) | st.text(max_size=200).map(lambda t: f"<methodCall>{t}".encode()))
 def test_anything_at_all_is_read_or_refused(body):
     with contextlib.suppress(Refused):
-        read_call(body)
+        call_read(body)
 
 
 def test_the_answer_is_what_clients_read():
