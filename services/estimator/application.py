@@ -12,7 +12,14 @@ from services.estimator import effects
 from services.estimator.columns import UPSERT, EventColumns, UpdateColumns, Verdicts
 from services.estimator.counting import count_events, count_verdicts
 from services.estimator.decoding import Events, Misplaced, Reader, Refused, Updates, joined
-from services.estimator.erasing import ErasedHost, erased_hosts, erased_rows, with_whole_hosts
+from services.estimator.erasing import (
+    ErasedAgain,
+    ErasedHost,
+    erased_again,
+    erased_hosts,
+    erased_rows,
+    with_whole_hosts,
+)
 from services.estimator.host_events import (
     apply_limits,
     hosts_of_outcomes,
@@ -69,6 +76,12 @@ class ShardEffects:
     erased: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Rows of pages, known or new, that are not kept, in rising order of page id."""
     erased_hosts: list[ErasedHost] = field(default_factory=list)
+    erased_again: ErasedAgain = field(default_factory=ErasedAgain.nothing)
+
+    @property
+    def erases(self) -> bool:
+        """Whether anything is erased."""
+        return self.erased.size > 0 or bool(self.erased_hosts or self.erased_again)
 
     @classmethod
     def nothing(cls, shard: Shard) -> Self:
@@ -157,6 +170,7 @@ def apply_records(
     hosts = apply_limits(shard, reader, records.get(HOST_LIMITS.name, ()))
     updates = reader.updates(records.get(PAGE_UPDATES.name, ()))
     new_pages, new_rows = _add_new_pages(shard, updates)
+    again = erased_again(shard, updates)
     updated, erased = _apply_updates(shard, updates, signal_delay_seconds)
     new_sources: set[int] = set()
 
@@ -201,6 +215,7 @@ def apply_records(
         misplaced=reader.misplaced,
         erased=by_page_id(shard, erased),
         erased_hosts=erased_hosts(shard, updates, erased),
+        erased_again=again,
     )
 
 

@@ -18,7 +18,7 @@ def erase(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:
     if not done:
         return
     erase_pages(connection, ErasedRows.of([_pages(part) for part in done]))
-    if not any(part.erased_hosts for part in done):
+    if not any(part.erased_hosts or part.erased_again.hosts for part in done):
         return
     erase_hosts(connection, ErasedRows.of([_hosts(part) for part in done]))
     for part in done:
@@ -27,19 +27,23 @@ def erase(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:
 
 
 def _pages(part: ShardEffects) -> ErasedRows:
-    pages = part.shard.pages[part.erased]
-    numbers = np.full(pages.size, part.shard.number, np.int16)
-    columns = (np.ascontiguousarray(pages[name]) for name in ("page_id", "updated_at"))
-    return ErasedRows(numbers, *columns)
+    pages, again = part.shard.pages[part.erased], part.erased_again.pages
+    return _rows(
+        part, [*pages["page_id"].tolist(), *again], [*pages["updated_at"].tolist(), *again.values()]
+    )
 
 
 def _hosts(part: ShardEffects) -> ErasedRows:
-    hosts = part.erased_hosts
-    rows = np.array([host.row for host in hosts], np.int64)
+    hosts, again = part.erased_hosts, part.erased_again.hosts
+    ids = part.shard.hosts.records["host_id"][[host.row for host in hosts]].tolist()
+    return _rows(part, [*ids, *again], [*(host.erased_at for host in hosts), *again.values()])
+
+
+def _rows(part: ShardEffects, ids: Sequence[int], times: Sequence[float]) -> ErasedRows:
     return ErasedRows(
-        np.full(rows.size, part.shard.number, np.int16),
-        part.shard.hosts.records["host_id"][rows],
-        np.array([host.erased_at for host in hosts], np.float64),
+        np.full(len(ids), part.shard.number, np.int16),
+        np.array(ids, np.int64),
+        np.array(times, np.float64),
     )
 
 

@@ -5,7 +5,7 @@ removed: the batch's other records find it so. Then its row goes from the databa
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from services.estimator.columns import ERASE, UpdateColumns
 from services.estimator.decoding import Updates
 from services.estimator.shard import Shard
+from shared.contracts.identity import host_id_of
 from shared.rules.host_rules import HostRules
 from shared.store.class_numbers import AS_IT_IS
-from shared.store.page_status import REMOVED
+from shared.store.page_status import NEVER, REMOVED
 
 
 class ErasedHost(NamedTuple):
@@ -33,6 +34,23 @@ class ErasedHost(NamedTuple):
     def is_kept(self) -> bool:
         """Whether there is still such a host."""
         return self.has_pages or self.is_ruled
+
+
+class ErasedAgain(NamedTuple):
+    """What is erased that is not there: what came before that must not bring it back either."""
+
+    pages: dict[int, float]
+    """Page id → time of the update that says so, Unix seconds; of pages that were erased before."""
+    hosts: dict[int, float]
+    """The same of hosts, by their ids."""
+
+    @classmethod
+    def nothing(cls) -> Self:
+        """No page and no host."""
+        return cls({}, {})
+
+    def __bool__(self) -> bool:
+        return bool(self.pages or self.hosts)
 
 
 _ABSENT: Final = (ERASE, np.nan, np.nan, -np.inf, False, AS_IT_IS)
@@ -75,6 +93,26 @@ def erased_rows(
     shard.pages["factor"][rows] = shard.hosts.factors_of(shard.pages[rows])
     erased: NDArray[np.int64] = rows[shard.pages["status"][rows] == REMOVED]
     return erased
+
+
+def erased_again(shard: Shard, updates: Updates) -> ErasedAgain:
+    """What updates erase, before they are applied, that is not there; it is noted in memory.
+
+    Of pages that never were nothing is kept: anybody may name any number of them.
+    """
+    found = ErasedAgain.nothing()
+    for event in np.flatnonzero(updates.operations == ERASE).tolist():
+        page, time = updates.pages[event], float(updates.times[event])
+        is_host = bool(updates.whole_host[event]) and shard.hosts.row(page.host) is None
+        if is_host and shard.removals.of_host(page.host) < time:
+            shard.removals.note_host(page.host, time)
+            found.hosts[host_id_of(page.host)] = time
+        if not NEVER < shard.removals.of_page(page.page_id) < time:
+            continue
+        if shard.rows_of(np.array([page.page_id], np.int64))[0] < 0:
+            shard.removals.note(page.page_id, time)
+            found.pages[page.page_id] = time
+    return found
 
 
 def erased_hosts(shard: Shard, updates: Updates, erased: NDArray[np.int64]) -> list[ErasedHost]:

@@ -88,7 +88,7 @@ def write_rows(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> 
         written = writer.update_pages(connection, _pages([(p, p.touched) for p in done]))
         if written != touched:
             raise Superseded(f"{touched - written} of {touched} pages are no longer in the store")
-    erase(connection, [part for part in done if part.erased.size or part.erased_hosts])
+    erase(connection, [part for part in done if part.erases])
 
 
 def _pages(

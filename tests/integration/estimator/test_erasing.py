@@ -264,3 +264,27 @@ async def test_of_an_erasure_and_an_update_of_one_time_the_last_one_holds(settin
     assert kept_of(settings, before) == [0, 0, 1]
     assert kept_of(settings, after)[:2] == [1, 1]
     assert_memory_is_the_database(handler, settings)
+
+
+@pytest.mark.parametrize("is_loaded_anew", [False, True])
+async def test_what_is_erased_again_is_erased_from_then_on(settings, start, kafka, is_loaded_anew):
+    """Nothing that is still under way brings it back: schedulers go by the last time, too."""
+    handler = await grown_up(start, kafka)
+    at = NOW + 5 * DAY
+    handler._clock.time = at + 60.0
+    stranger = "https://host-9.example/never-heard-of"
+    unheard_of = "https://host-9.example/new"
+    await handler.handle(kafka.batch(erase(PAGE_URL, at)))
+    await handler.handle(kafka.batch(erase(PAGE_URL, at + 20), erase(stranger, at + 20)))
+    host = erase(stranger, at + 20, whole_host=True)
+    await handler.handle(kafka.batch(host))
+    if is_loaded_anew:
+        for number in range(SHARDS):
+            await handler._load(number)
+    late = (upsert(url, at + 10) for url in (PAGE_URL, unheard_of))
+    await handler.handle(kafka.batch(*late))
+    assert kept_of_each(settings, [PAGE_URL, unheard_of]) == [[0, 0, 1], [0, 0, 0]]
+    # Of a page that never was nothing is kept.
+    assert kept_of(settings, stranger) == [0, 0, 0]
+    await handler.handle(kafka.batch(*(upsert(url, at + 30) for url in (PAGE_URL, unheard_of))))
+    assert [kept[0] for kept in kept_of_each(settings, [PAGE_URL, unheard_of])] == [1, 1]
