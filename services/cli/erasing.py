@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import click
 
+from services.cli.applied import require_applied
 from services.cli.databases import url_of_host
 from services.cli.errors import SystemFailed
-from services.cli.growth import require_applied
 from services.cli.kafka import require_broker
 from shared.contracts.codec import encode
 from shared.contracts.identity import PageIdentity, identify, shard_of

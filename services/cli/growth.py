@@ -1,35 +1,18 @@
 """What is made sure of, and asked, before shards become more."""
 
-import asyncio
-import math
-import time
-from collections.abc import Container, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Final
 
+from services.cli.applied import require_applied
 from services.cli.confirming import confirm
-from services.cli.errors import UserError
-from services.cli.positions import Place, places
-from services.estimator.worker import TOPICS as ESTIMATED
 from shared.contracts.databases import Database, Databases
 from shared.contracts.layout import Layout
 from shared.contracts.topics import HOST_LIMITS, PAGE_UPDATES
 from shared.runtime.growing import OF_SHARDS
 from shared.runtime.kafka import topic_partitions
 from shared.runtime.settings import Settings
-from shared.store.positions import ESTIMATOR
-from shared.store.splitting import SHOWN_SECONDS, Told
+from shared.store.splitting import Told
 from shared.terminal.output import show
-
-APPLIED_SECONDS: Final = 5.0
-"""An estimator that works has applied by then what had come."""
-
-LOOK_SECONDS: Final = 0.5
-
-SELDOM_SECONDS: Final = 3.0
-"""Between two looks once it takes longer: they are of all partitions."""
-
-_ESTIMATED: Final = frozenset(topic.name for topic in ESTIMATED)
 
 _OUT_OF_ORDER: Final = (
     "would count as if they had come after those that are sent to new shards (--wait-seconds gives "
@@ -129,7 +112,7 @@ async def require_order(
         and least >= layout.shards
         for layout in before.values()
     ):
-        await require_applied(settings, told=told, seconds=seconds)
+        await require_all_applied(settings, told, seconds)
 
 
 async def require_order_unattended(
@@ -150,65 +133,26 @@ async def require_order_unattended(
     if layout.is_growing:
         parents = range(layout.grown_from)
         await require_applied(
-            settings, told=told, seconds=seconds, topics=_IN_ORDER, partitions=parents
+            settings,
+            told=told,
+            seconds=seconds,
+            because=_OUT_OF_ORDER,
+            topics=_IN_ORDER,
+            partitions=parents,
         )
 
 
-async def require_applied(
-    settings: Settings,
-    *,
-    told: Told,
-    seconds: float,
-    topics: Container[str] = _ESTIMATED,
-    partitions: Container[int] | None = None,
-    because: str = _OUT_OF_ORDER,
-) -> None:
-    """Make sure that estimators have applied all that there is now, or do so soon.
-
-    For a growth that no scheduler waits for, or a dump of before one: what is left on the partition
-    of a shard that is split is passed on, behind what came on the new partitions since. That may be
-    days of it. And for who goes by what the database knows of pages.
+async def require_all_applied(settings: Settings, told: Told, seconds: float) -> None:
+    """Wait until estimators have applied all that there is now, for a growth that no scheduler
+    waits for, or a dump of before one: what is left on the partition of a shard that is split is
+    passed on, behind what came on the new partitions since. That may be days of it.
 
     Args:
         settings: of the process.
-        told: how many records of how many are applied, and what is waited for.
-        seconds: it is waited for so long, and for some seconds in any case.
-        topics: those that count, without prefix.
-        partitions: those that count; None: all.
-        because: what they might do otherwise, to be read after "records are not applied yet".
+        told: what is waited for.
+        seconds: for so long.
 
     Raises:
-        UserError: they have not.
-        KafkaError, psycopg.Error, StoreMismatch: as by `positions.places`.
+        UserError, KafkaError, psycopg.Error, StoreMismatch: as by `require_order`.
     """
-
-    async def look() -> list[Place]:
-        found, _ = await places(settings)
-        return [
-            one
-            for one in found
-            if one.consumer == ESTIMATOR
-            and one.topic in topics
-            and (partitions is None or one.partition in partitions)
-        ]
-
-    now, began = await look(), time.monotonic()
-    ends, total, shown_at = {_place_of(one): one.log_end for one in now}, 0, -math.inf
-    while left := sum(one.lag for one in now):
-        names = ", ".join(sorted({one.topic for one in now if one.lag}))
-        total, waited = max(total, left), time.monotonic() - began
-        if waited >= max(seconds, APPLIED_SECONDS):
-            raise UserError(
-                f"{left} records are not applied yet ({names}), and {because}: start estimators "
-                "first, unless they run, and call this again once `freshet positions list` shows "
-                "that they have read them"
-            )
-        if waited - shown_at >= SHOWN_SECONDS:
-            shown_at = waited
-            told(total - left, total, f"{left} records are to be applied before ({names})")
-        await asyncio.sleep(LOOK_SECONDS if waited < APPLIED_SECONDS else SELDOM_SECONDS)
-        now = [replace(one, log_end=ends.get(_place_of(one), 0)) for one in await look()]
-
-
-def _place_of(one: Place) -> tuple[str, int]:
-    return one.topic, one.partition
+    await require_applied(settings, told=told, seconds=seconds, because=_OUT_OF_ORDER)

@@ -143,7 +143,7 @@ def grow(
     is_noted = False
     with telling_what_is_done(lambda: growth.noted(number) if is_noted else None), _bar() as told:
         if unattended:
-            asyncio.run(growth.require_applied(settings, told=told, seconds=wait_seconds))
+            asyncio.run(growth.require_all_applied(settings, told, wait_seconds))
         else:
             asyncio.run(growth.require_order(settings, before, told, wait_seconds))
         layout = prepare(databases, number)

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from migrations.upgrade import migrate
-from services.cli import growth
+from services.cli import applied, growth
 from services.cli.main import main
 from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
@@ -46,7 +46,7 @@ async def settings(local_broker, database_url, monkeypatch):
         "FRESHET_PARTITIONS": str(BEFORE),
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(growth, "APPLIED_SECONDS", 0.1)
+    monkeypatch.setattr(applied, "APPLIED_SECONDS", 0.1)
     await asyncio.to_thread(migrate, database_url, BEFORE)
     await ensure_topics(settings)
     return settings
@@ -186,8 +186,8 @@ async def test_limits_that_come_before_crawlers_know_of_the_new_partitions_are_a
 @pytest.mark.slow(1)
 async def test_an_estimator_that_works_need_not_stand_still(settings, monkeypatch):
     """Signals may come all the while: what had come when it was asked counts."""
-    monkeypatch.setattr(growth, "APPLIED_SECONDS", 60.0)
-    database_url, look, looks = settings.database_url.get_secret_value(), growth.places, []
+    monkeypatch.setattr(applied, "APPLIED_SECONDS", 60.0)
+    database_url, look, looks = settings.database_url.get_secret_value(), applied.places, []
 
     async def places(of):
         found = await look(of)
@@ -204,7 +204,7 @@ async def test_an_estimator_that_works_need_not_stand_still(settings, monkeypatc
     await publisher.send_for_host(PAGE_UPDATES, HOST, PageUpdate("upsert", URL))
     await publisher.send_for_host(CRAWL_OUTCOMES, HOST, outcome)
     await publisher.flush()
-    monkeypatch.setattr(growth, "places", places)
-    await growth.require_applied(settings, told=lambda *_: None, seconds=0.0)
+    monkeypatch.setattr(applied, "places", places)
+    await growth.require_all_applied(settings, lambda *_: None, 0.0)
     await publisher.stop()
     assert len(looks) == 2

@@ -10,7 +10,7 @@ from documented import blocks, follow, freshet
 from test_backup_of_several import SESSION_SECONDS, SHARDS, Installation
 from workers import PATIENCE_SECONDS, worker
 
-from services.cli import growth
+from services.cli import applied
 from services.cli.main import main
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
@@ -94,7 +94,7 @@ async def test_workers_read_on_and_then_what_went_back_grows_again(
         said = await run(restore)
         assert "everything can be read on" in said["positions list"]
         with monkeypatch.context() as impatient:
-            impatient.setattr(growth, "APPLIED_SECONDS", 0.1)
+            impatient.setattr(applied, "APPLIED_SECONDS", 0.1)
             too_early = await asyncio.to_thread(CliRunner().invoke, main, growing())
         assert "start estimators first" in too_early.output
         assert shards() == went_back

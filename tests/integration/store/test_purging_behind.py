@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from store_contents import NOW, SHARDS, fill, urls_of_shard
 from workers import settings_for
 
-from services.cli import erasing, growth
+from services.cli import applied, erasing
 from services.cli.main import main
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import CrawlOutcome
@@ -45,8 +45,8 @@ def purge(store, local_broker, monkeypatch):
     monkeypatch.setenv("FRESHET_TOPIC_PREFIX", f"{prefix}-")
     monkeypatch.setenv("FRESHET_PARTITIONS", str(SHARDS))
     monkeypatch.setenv("DATABASE_URL", store)
-    monkeypatch.setattr(growth, "APPLIED_SECONDS", 0.1)
-    monkeypatch.setattr(growth, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(applied, "APPLIED_SECONDS", 0.1)
+    monkeypatch.setattr(applied, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(erasing, "PATIENCE_SECONDS", 0.1)
     return lambda *options: CliRunner().invoke(main, ["pages", "purge", "--yes", *options])
 
