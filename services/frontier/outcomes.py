@@ -22,7 +22,7 @@ from shared.contracts.fields import (
     Result,
 )
 from shared.contracts.identity import BadUrl, identify
-from shared.discovery.dates import read_date
+from shared.discovery.dates import seconds_until
 
 REQUEST_ID: Final = "freshet.request-id"
 GIVEN_AT: Final = "freshet.given-at"
@@ -196,8 +196,5 @@ def _number(text: str) -> float | None:
 
 
 def _retry_after(text: str, now: float) -> float | None:
-    """Seconds, or a date; anything else says nothing."""
-    if text.isascii() and text.isdecimal():
-        return min(float(text[:20]), _MOST_RETRY_AFTER)
-    until = read_date(text)
-    return None if until is None else min(max(until.at - now, 0.0), _MOST_RETRY_AFTER)
+    seconds = seconds_until(text, now)
+    return None if seconds is None else min(seconds, _MOST_RETRY_AFTER)

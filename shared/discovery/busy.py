@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from shared.discovery.dates import read_date
+from shared.discovery.dates import seconds_until
 from shared.runtime.fetching import Fetched, FetchFailed
 
 _BUSY: Final = frozenset({429, 503})
@@ -36,9 +36,6 @@ def require_not_busy(answer: Fetched, now: float, who: str) -> None:
 
 
 def _seconds_until(written: str, now: float) -> float | None:
-    """Seconds of a Retry-After, which says how many or when; None: neither."""
     text = written.strip()
-    if text.isdecimal():
-        return float(text) if len(text) <= _MOST_DIGITS else None
-    at = read_date(text)
-    return None if at is None else max(at.at - now, 0.0)
+    is_no_time = text.isdecimal() and len(text) > _MOST_DIGITS
+    return None if is_no_time else seconds_until(text, now)

@@ -51,6 +51,20 @@ def read_date(written: str) -> Stated | None:
     return None
 
 
+def seconds_until(written: str, now: float) -> float | None:
+    """Seconds of a Retry-After, which says how many or when (RFC 9110 10.2.3); None: neither.
+
+    Args:
+        written: by the server; however many digits it has.
+        now: Unix seconds.
+    """
+    text = written.strip()
+    if text.isascii() and text.isdecimal():
+        return float(text[:20])
+    at = read_date(text)
+    return None if at is None else max(at.at - now, 0.0)
+
+
 def believable(stated: Stated | None, now: float) -> Stated | None:
     """The time, unless it lies too far in the future. `now` is Unix seconds."""
     if stated is None or stated.at > min(now + MOST_AHEAD_SECONDS, _LAST):
