@@ -264,12 +264,10 @@ def is_private_host(host: str) -> bool:
     return _is_private_address(address)
 
 
-def not_public(host: str) -> str:
-    """What is said of a page on a host that is not on the public internet."""
-    return (
-        f"host {host[:300]!r} is not on the public internet: "
-        "set FRESHET_ALLOW_PRIVATE_HOSTS to crawl such pages"
-    )
+def not_public(host: str, to: str = "crawl such pages") -> str:
+    """What is said of a host that is not on the public internet; `to`: what an operator may let."""
+    name = f"host {host[:300]!r} is not on the public internet"
+    return f"{name}: set FRESHET_ALLOW_PRIVATE_HOSTS to {to}"
 
 
 def _is_private_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from shared.contracts.codec import BadMessage
-from shared.contracts.identity import BadUrl, is_private_host
+from shared.contracts.identity import BadUrl, is_private_host, not_public
 from shared.runtime.acceptance import CLOCK_SLACK_SECONDS
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.settings import Settings
@@ -59,7 +59,4 @@ class SignalBounds:
             BadUrl: it is not on the public internet.
         """
         if not self.allow_private_hosts and is_private_host(host):
-            raise BadUrl(
-                f"host {host!r} is not on the public internet: "
-                "set FRESHET_ALLOW_PRIVATE_HOSTS to take such signals"
-            )
+            raise BadUrl(not_public(host, to="take such signals"))
