@@ -134,8 +134,7 @@ class Hosts:
     def take_newcomer(self, others: "Iterable[Hosts]") -> None:
         """Take the prior of hosts of which nothing is known, which no database has, of shards whose
         hosts are there for longer; without any, it is the initial one until the next refit."""
-        for other in others:
-            self.newcomer = other.newcomer
+        self.newcomer = next(iter(others), self).newcomer
 
     def frozen(self) -> Self:
         """A copy for a refit, which no event reaches: of priors, factors, and what signals say."""

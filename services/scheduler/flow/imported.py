@@ -17,7 +17,7 @@ a while, and what was learned of a page that was removed and is there again is i
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import structlog
@@ -149,9 +149,11 @@ class ImportWatch:
             if stopping.is_set():
                 return False
             part = pages[first : first + PAGES_A_TURN]
-            if ids := await self._thread.run(self._apply, shard, part, came):
+            applied = await self._thread.run(_apply, shard, part)
+            came |= applied.came
+            if applied.newer:
                 _, before = self._ahead.get(shard.number, (shard, []))
-                self._ahead[shard.number] = shard, [*before, *ids][-MOST_AHEAD:]
+                self._ahead[shard.number] = shard, [*before, *applied.newer][-MOST_AHEAD:]
         if came:
             # Read now that nothing that is announced passes them by any more.
             page_ids = np.fromiter(came, np.int64)
@@ -162,19 +164,28 @@ class ImportWatch:
     def _read_learned(self, shard: int, page_ids: NDArray[np.int64]) -> LearnedPages:
         return read_learned(self._looking.connection, shard, page_ids)
 
-    def _apply(self, shard: Shard, pages: list[PageUpdate], came: dict[int, float]) -> list[int]:
-        """Apply updates; the ids of pages of the shard about which it knows something newer. Those
-        that were not there go into `came`, by when they were said to be."""
-        newer = []
-        for page in pages:
-            identity, time = identify(page.url), page.updated_at or 0.0
-            was_there = shard.row_of(identity.page_id) != UNKNOWN
-            is_taken = shard.upsert(identity, page, time, is_stored=True)
-            if is_taken and not was_there:
-                came[identity.page_id] = time
-            elif not is_taken and was_there:
-                newer.append(identity.page_id)
-        return newer
+
+class _Applied(NamedTuple):
+    """What updates came to, page by page."""
+
+    came: dict[int, float]
+    """Pages that were not there, and are: by when they were said to be, Unix seconds."""
+    newer: list[int]
+    """Pages of the shard about which it knows something newer."""
+
+
+def _apply(shard: Shard, pages: list[PageUpdate]) -> _Applied:
+    """Apply updates."""
+    applied = _Applied({}, [])
+    for page in pages:
+        identity, time = identify(page.url), page.updated_at or 0.0
+        was_there = shard.row_of(identity.page_id) != UNKNOWN
+        is_taken = shard.upsert(identity, page, time, is_stored=True)
+        if is_taken and not was_there:
+            applied.came[identity.page_id] = time
+        elif not is_taken and was_there:
+            applied.newer.append(identity.page_id)
+    return applied
 
 
 def _make_good(shard: Shard, learned: LearnedPages, came: Mapping[int, float]) -> None:

@@ -226,14 +226,11 @@ class Reader:
             if self._accepts(shard, message.host, message.observed_at)
         ]
         messages.sort(key=attrgetter("observed_at"))
-        page_ids = np.array([m.page_id for m in messages], np.int64)
-        observed_at = np.array([m.observed_at for m in messages], np.float64)
-        sources = [m.source for m in messages]
-        unknown = shard.signals(page_ids, observed_at, sources)
-        if unknown:
-            are_absent = shard.rows_of(page_ids) == UNKNOWN
-            shard.absent.signalled(page_ids, are_absent, observed_at, sources)
-        return unknown
+        return shard.signals(
+            np.array([m.page_id for m in messages], np.int64),
+            np.array([m.observed_at for m in messages], np.float64),
+            [m.source for m in messages],
+        )
 
 
 _APPLIERS: Final[dict[str, Callable[[Reader, Shard, Sequence[ConsumerRecord]], int]]] = {

@@ -188,6 +188,7 @@ class Shard:
             self.rules.signal_delay,
             self.rules.failed_retry,
         )
+        self.absent.signalled(page_ids, rows == UNKNOWN, observed_at, sources)
         return self._touched(rows)
 
     def outcomes(self, outcomes: Outcomes, rows: NDArray[np.int32] | None = None) -> int:
