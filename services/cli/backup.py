@@ -16,10 +16,10 @@ import msgspec
 
 from services.cli.broker_time import go_by_broker_if_told
 from services.cli.errors import UserError
+from services.cli.kafka import publishing
 from services.cli.standing import Stands, all_standing, parts_of
 from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode
 from shared.contracts.topics import BANDWIDTH, GROUP_LIMITS, HOST_LIMITS, Topic
-from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
 
@@ -218,15 +218,14 @@ async def restore(
         dry_run: only say what would be done.
 
     Raises:
+        SystemFailed: brokers acknowledge nothing.
         KafkaError: a topic cannot be read or written.
         psycopg.Error: a database is away, or refuses.
     """
     await go_by_broker_if_told(settings)
     standing = {topic.name: await all_standing(settings, topic) for topic in SAVED}
     since = math.inf if overwrite else copy.saved_at - CLOCKS_AGREE_SECONDS
-    publisher = Publisher(settings)
-    await publisher.start()
-    try:
+    async with publishing(settings) as publisher:
         for line in copy.lines:
             topic = _saved(line.topic)
             for rule, value in parts_of(topic, bytes(line.message)):
@@ -234,9 +233,6 @@ async def restore(
                 if done.count(line, value, there, since) and not dry_run:
                     # Without a partition: Kafka's own rule is the shards', and any number will do.
                     await publisher.send(topic, line.key.encode(), value, at=WALL.now())
-        await publisher.flush()
-    finally:
-        await publisher.stop()
 
 
 def _same(topic: Topic, one: bytes, other: bytes) -> bool:

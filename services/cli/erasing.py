@@ -16,7 +16,7 @@ import click
 from services.cli.applied import require_applied
 from services.cli.databases import url_of_host
 from services.cli.errors import SystemFailed
-from services.cli.kafka import require_broker
+from services.cli.kafka import publishing
 from shared.contracts.codec import encode
 from shared.contracts.identity import PageIdentity, identify, shard_of
 from shared.contracts.messages import PageUpdate
@@ -186,11 +186,9 @@ async def _erased(
     Returns:
         how many pages were erased, and how many are still there.
     """
-    require_broker(settings)
-    publisher, named, left = Publisher(settings), 0, 0
-    eraser = Eraser(settings, publisher)
-    await publisher.start()
-    try:
+    named = left = 0
+    async with publishing(settings) as publisher:
+        eraser = Eraser(settings, publisher)
         if host is not None:
             await forget_rules(settings, publisher, host.host)
         while part := await asyncio.to_thread(next, parts, ()):
@@ -200,8 +198,6 @@ async def _erased(
         if host is not None:
             # Its URL may be of a page that is counted.
             left = max(left, await eraser.erase([host], whole_host=True))
-    finally:
-        await publisher.stop()
     return erased, left
 
 

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 from services.cli.databases import url_of_host
 from services.cli.errors import UserError
-from services.cli.kafka import require_broker
+from services.cli.kafka import publishing
 from services.cli.standing import read_standing
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import GroupLimit
@@ -15,7 +15,6 @@ from shared.contracts.topics import GROUP_LIMITS, HOST_LIMITS
 from shared.pacing.groups import most_groups
 from shared.rules.host_groups import group_of
 from shared.runtime.kafka import topic_partitions
-from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.store.host_listing import read_host
 
@@ -63,15 +62,14 @@ async def require_room(settings: Settings, shards: int) -> None:
 
 
 async def publish_limit(settings: Settings, group: str, rate: float | None) -> None:
-    """Set the limit of a group, or take it back, and wait for the broker."""
-    require_broker(settings)
-    publisher = Publisher(settings)
-    await publisher.start()
-    try:
+    """Set the limit of a group, or take it back, and wait for the broker.
+
+    Raises:
+        SystemFailed: the broker does not acknowledge it.
+    """
+    async with publishing(settings) as publisher:
         message = encode(GroupLimit(group, rate))
-        await (await publisher.send(GROUP_LIMITS, group.encode(), message, partition=0))
-    finally:
-        await publisher.stop()
+        await publisher.send(GROUP_LIMITS, group.encode(), message, partition=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ READ_SECONDS = 10.0
 READ_MS = 200
 
 ACKNOWLEDGED_SECONDS = 30.0
-"""A broker that has not stored what was sent after so long is not waited for any more."""
+"""Brokers that have stored nothing for so long, of what was sent, are not waited for any more."""
 
 STOP_SECONDS = 1.0
 """Of a publisher whose broker has everything, or will not have it."""
@@ -105,7 +105,7 @@ async def publish_global(settings: Settings, topic: Topic, message: msgspec.Stru
     Raises:
         SystemFailed: the broker does not acknowledge it.
     """
-    async with _publishing(settings, topic) as publisher:
+    async with publishing(settings) as publisher:
         await publisher.send_global(topic, message)
 
 
@@ -119,29 +119,49 @@ async def publish_for_host(
     Raises:
         SystemFailed: the broker does not acknowledge it.
     """
-    async with _publishing(settings, topic) as publisher:
-        await (await publisher.send_for_host(topic, host, message, at=WALL.now()))
+    async with publishing(settings) as publisher:
+        await publisher.send_for_host(topic, host, message, at=WALL.now())
 
 
 @contextlib.asynccontextmanager
-async def _publishing(settings: Settings, topic: Topic) -> AsyncIterator[Publisher]:
-    """A publisher of what is sent to a topic within, and acknowledged in time. The client itself
-    waits for ever."""
+async def publishing(settings: Settings) -> AsyncIterator[Publisher]:
+    """A publisher for a command, which has sent all when this ends. The client itself would wait
+    for ever for brokers that store nothing.
+
+    Raises:
+        SystemFailed: they have acknowledged nothing for long.
+        KafkaError: something could not be delivered.
+    """
     require_broker(settings)
     publisher = Publisher(settings)
     await publisher.start()
     try:
-        async with asyncio.timeout(ACKNOWLEDGED_SECONDS):
-            yield publisher
+        async with asyncio.timeout(None) as patience:
+            watching = asyncio.create_task(_end_if_stuck(publisher, patience))
+            try:
+                yield publisher
+                await publisher.flush()
+            finally:
+                watching.cancel()
     except TimeoutError as error:
+        if not patience.expired():
+            raise
         raise SystemFailed(
-            f"the broker at {settings.kafka_bootstrap_servers} answers, but has not acknowledged "
-            f"what was sent to {settings.topic(topic.name)} within {ACKNOWLEDGED_SECONDS:g} s: "
-            "fewer copies may be in sync than its min.insync.replicas demands. See to the brokers, "
-            "then call this again. What was sent may be there, or not"
+            f"the brokers at {settings.kafka_bootstrap_servers} have acknowledged nothing for "
+            f"{ACKNOWLEDGED_SECONDS:g} s of what was sent: one is away, or fewer copies of a topic "
+            "are in sync than its min.insync.replicas demands. See to the brokers, then call this "
+            "again. What was sent last may be there, or not"
         ) from error
     finally:
         await publisher.stop(STOP_SECONDS)
+
+
+async def _end_if_stuck(publisher: Publisher, patience: asyncio.Timeout) -> None:
+    left = ACKNOWLEDGED_SECONDS
+    while left > 0.0:
+        await asyncio.sleep(left)
+        left = ACKNOWLEDGED_SECONDS - publisher.stuck_seconds
+    patience.reschedule(asyncio.get_running_loop().time())
 
 
 async def require_topic(settings: Settings, topic: Topic) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import UNSET
 
 from services.cli.broker_time import go_by_broker
+from services.cli.kafka import publishing
 from services.cli.written_urls import naming
 from shared.contracts.codec import encode
 from shared.contracts.identity import (
@@ -18,7 +19,7 @@ from shared.contracts.identity import (
 )
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
-from shared.runtime.publisher import ByPlace, Publisher
+from shared.runtime.publisher import ByPlace
 from shared.runtime.settings import Settings
 from shared.store.import_classes import why_no_class
 from shared.store.import_rows import ImportReport, PageBatch
@@ -38,16 +39,11 @@ async def publish_rows(
     await go_by_broker(settings)
     report = ImportReport()
     progress(report)
-    publisher = Publisher(settings)
-    await publisher.start()
-    try:
+    async with publishing(settings) as publisher:
         for part in rows:
             shards = await publisher.partitions_of(PAGE_UPDATES)
             await publisher.queue_batches(_messages(settings, part, report, shards))
             progress(report)
-        await publisher.flush()
-    finally:
-        await publisher.stop()
     return report
 
 
@@ -74,15 +70,11 @@ async def publish_urgent(settings: Settings, urls: Sequence[str]) -> list[PageId
         with naming(url):
             pages.append(to_add(url, settings))
     await go_by_broker(settings)
-    publisher = Publisher(settings)
-    await publisher.start()
-    try:
+    async with publishing(settings) as publisher:
         now = settings.clock().now()
         for page in pages:
             message = PageUpdate("upsert", page.url, updated_at=now, urgent=True)
-            await (await publisher.send_for_host(PAGE_UPDATES, page.host, message))
-    finally:
-        await publisher.stop()
+            await publisher.send_for_host(PAGE_UPDATES, page.host, message)
     return pages
 
 

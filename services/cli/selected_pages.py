@@ -8,12 +8,13 @@ import click
 
 from services.cli.broker_time import go_by_broker
 from services.cli.databases import url_of_host
+from services.cli.kafka import publishing
 from services.cli.written_urls import page_of
 from shared.contracts.codec import encode
 from shared.contracts.identity import PageIdentity, host_name, identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
-from shared.runtime.publisher import ByPlace, Publisher
+from shared.runtime.publisher import ByPlace
 from shared.runtime.settings import Settings
 from shared.store.page_listing import count_under, urls_under
 
@@ -70,18 +71,14 @@ def publish(settings: Settings, pages: Selected, update_of: UpdateOf) -> int:
 
 async def _publish(settings: Settings, pages: Selected, update_of: UpdateOf) -> int:
     await go_by_broker(settings)
-    publisher, published, now = Publisher(settings), 0, settings.clock().now()
-    await publisher.start()
-    try:
+    published, now = 0, settings.clock().now()
+    async with publishing(settings) as publisher:
         parts = pages.parts(settings)
         while urls := await asyncio.to_thread(next, parts, ()):
             shards = await publisher.partitions_of(PAGE_UPDATES)
             messages = _messages(map(identify, urls), update_of, now, shards)
             await publisher.queue_batches(messages)
             published += len(urls)
-        await publisher.flush()
-    finally:
-        await publisher.stop()
     return published
 
 

@@ -114,6 +114,13 @@ class Publisher:
         self._producer: AIOKafkaProducer | None = None
         self._failure: BaseException | None = None
         self._letters = 0
+        self._unanswered = 0
+        self._moved_at = 0.0
+
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long brokers have acknowledged nothing, though something waits for it."""
+        return time.monotonic() - self._moved_at if self._unanswered else 0.0
 
     async def start(self) -> None:
         """Connect; where that fails nothing is left behind.
@@ -204,7 +211,7 @@ class Publisher:
             timestamp_ms=None if at is None else int(at * 1000),
             headers=list(headers),
         )
-        future.add_done_callback(self._note_failure)
+        self._follow(future).add_done_callback(self._note_failure)
         metrics.MESSAGES_PUBLISHED.labels(topic.name).inc()
         return future
 
@@ -258,7 +265,7 @@ class Publisher:
             name = self.settings.topic(topic)
             for batch in batches:
                 stored = await self.producer.send_batch(batch, name, partition=partition)
-                stored.add_done_callback(self._note_failure)
+                self._follow(stored).add_done_callback(self._note_failure)
             metrics.MESSAGES_PUBLISHED.labels(topic).inc(len(given[topic, partition]))
 
     def _made(
@@ -276,7 +283,7 @@ class Publisher:
         name, partition = self.settings.topic(place[0]), place[1]
         acknowledgements: list[asyncio.Future[RecordMetadata]] = [
             # Waits while the one before is not taken by the sender: what is queued stays little.
-            await self.producer.send_batch(batch, name, partition=partition)
+            self._follow(await self.producer.send_batch(batch, name, partition=partition))
             for batch in batches
         ]
         stored = await asyncio.gather(*acknowledgements)
@@ -302,7 +309,7 @@ class Publisher:
             timestamp_ms=record.timestamp if record.timestamp > 0 else None,
             headers=list(record.headers),
         )
-        future.add_done_callback(self._note_failure)
+        self._follow(future).add_done_callback(self._note_failure)
         return future
 
     async def is_empty_within(self, seconds: float) -> bool:
@@ -330,6 +337,18 @@ class Publisher:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    def _follow(self, future: Acknowledgement) -> Acknowledgement:
+        """Something is sent; it is noted when it is answered."""
+        if not self._unanswered:
+            self._moved_at = time.monotonic()
+        self._unanswered += 1
+        future.add_done_callback(self._note_answer)
+        return future
+
+    def _note_answer(self, _future: Acknowledgement) -> None:
+        self._unanswered -= 1
+        self._moved_at = time.monotonic()
 
     def _note_failure(self, future: Acknowledgement) -> None:
         if not future.cancelled() and (error := future.exception()) is not None:

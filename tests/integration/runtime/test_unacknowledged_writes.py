@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from services.cli import kafka
 from services.cli.errors import SystemFailed
-from shared.contracts.messages import Bandwidth
-from shared.contracts.topics import BANDWIDTH, PAGE_SIGNALS
+from shared.contracts.messages import Bandwidth, HostLimit
+from shared.contracts.topics import BANDWIDTH, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime import refused_batches, worker, write_watch
 from shared.runtime.worker import WorkerService
 from shared.runtime.write_watch import WriteWatch
@@ -92,12 +92,62 @@ async def test_a_worker_whose_writes_are_not_acknowledged_is_alive_and_not_ready
     assert [entry["log_level"] for entry in told] == ["warning", "info"]
 
 
+async def one_message(settings):
+    await kafka.publish_global(settings, BANDWIDTH, Bandwidth(crawls_per_second=5.0))
+
+
+async def one_of_a_host(settings):
+    await kafka.publish_for_host(settings, HOST_LIMITS, "a.example", HostLimit("a.example"))
+
+
+async def many_pages(settings):
+    async with kafka.publishing(settings) as publisher:
+        for _ in range(3):
+            await publisher.queue_batches({(PAGE_UPDATES.name, 0): [(b"k", b"v")] * 2_000})
+
+
+async def one_by_one(settings):
+    async with kafka.publishing(settings) as publisher:
+        for _ in range(1_000):
+            await publisher.send(HOST_LIMITS, b"k", b"v" * 100, partition=0)
+
+
+async def a_part_that_is_waited_for(settings):
+    async with kafka.publishing(settings) as publisher:
+        await publisher.send_batches({(PAGE_UPDATES.name, 0): [(b"k", b"v")]})
+
+
+@pytest.mark.parametrize(
+    ("send", "topic"),
+    [
+        (one_message, BANDWIDTH),
+        (one_of_a_host, HOST_LIMITS),
+        (many_pages, PAGE_UPDATES),
+        (one_by_one, HOST_LIMITS),
+        (a_part_that_is_waited_for, PAGE_UPDATES),
+    ],
+)
 async def test_a_command_gives_up_what_is_not_acknowledged_and_says_so(
-    settings, refusing, monkeypatch
+    settings, refusing, monkeypatch, send, topic
 ):
     monkeypatch.setattr(kafka, "ACKNOWLEDGED_SECONDS", 1.0)
-    said = pytest.raises(SystemFailed, match=r"bandwidth within 1 s: .*min\.insync\.replicas")
-    with refusing(BANDWIDTH), said:
+    said = pytest.raises(SystemFailed, match=r"nothing for 1 s .*min\.insync\.replicas")
+    with refusing(topic), said:
         async with asyncio.timeout(30):
-            await kafka.publish_global(settings, BANDWIDTH, Bandwidth(crawls_per_second=5.0))
-    await kafka.publish_global(settings, BANDWIDTH, Bandwidth(crawls_per_second=6.0))
+            await send(settings)
+    await send(settings)
+
+
+async def test_a_command_takes_as_long_as_it_goes_on(settings, monkeypatch):
+    """What it waits for between two messages is not the brokers'."""
+    monkeypatch.setattr(kafka, "ACKNOWLEDGED_SECONDS", 0.5)
+    async with kafka.publishing(settings) as publisher:
+        for _ in range(3):
+            await publisher.send(BANDWIDTH, b"k", b"v", partition=0)
+            await asyncio.sleep(0.4)
+
+
+async def test_what_was_waited_for_too_long_by_others_is_theirs(settings):
+    with pytest.raises(TimeoutError):
+        async with kafka.publishing(settings), asyncio.timeout(0.01):
+            await asyncio.sleep(5)
