@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+from taken_messages import Taken, publish_by
 
 from services.cli import page_updates
 from shared.contracts.codec import decode
@@ -25,15 +26,9 @@ def published_updates(monkeypatch, shards, now):
     """The page updates that an import sends from now on, to no broker, at a time."""
     sent = []
 
-    class Publisher:
-        def __init__(self, _settings):
-            pass
+    async def asked(_settings): ...
 
-        async def nothing(self):
-            pass
-
-        start = stop = flush = nothing
-
+    class Publisher(Taken):
         async def partitions_of(self, _topic):
             return shards
 
@@ -42,7 +37,7 @@ def published_updates(monkeypatch, shards, now):
                 decode(PageUpdate, value) for part in messages.values() for _, value in part
             )
 
-    monkeypatch.setattr(page_updates, "go_by_broker", Publisher.nothing)
-    monkeypatch.setattr(page_updates, "Publisher", Publisher)
+    monkeypatch.setattr(page_updates, "go_by_broker", asked)
+    publish_by(monkeypatch, Publisher)
     monkeypatch.setattr("shared.runtime.clock.SystemClock.now", lambda _: now)
     return sent

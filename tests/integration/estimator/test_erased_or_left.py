@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 from estimator_world import DAY, NOW, SHARDS, upsert
+from taken_messages import Taken, publish_by
 
 from services.cli import erasing
 from services.cli.errors import SystemFailed
@@ -24,20 +25,12 @@ async def erase(settings, start, kafka, monkeypatch):
     handler = await start(kafka)
     await handler.handle(kafka.batch(*(upsert(url) for url in OLD), upsert(NEWER, AT + 1)))
 
-    class Publisher:
-        def __init__(self, _settings):
-            pass
-
-        async def nothing(self):
-            pass
-
-        start = stop = nothing
-
+    class Publisher(Taken):
         async def partitions_of(self, _topic):
             return SHARDS
 
         async def send(self, *_, **__):
-            return self.nothing()
+            return self.flush()
 
         async def send_batches(self, messages):
             values = [value for part in messages.values() for _, value in part]
@@ -48,8 +41,7 @@ async def erase(settings, start, kafka, monkeypatch):
                 for shard, records in batch[PAGE_UPDATES.name].items()
             }
 
-    monkeypatch.setattr(erasing, "require_broker", lambda _: None)
-    monkeypatch.setattr(erasing, "Publisher", Publisher)
+    publish_by(monkeypatch, Publisher)
     monkeypatch.setattr(erasing, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr("shared.runtime.clock.SystemClock.now", lambda _: AT)
 

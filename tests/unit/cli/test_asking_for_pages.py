@@ -1,32 +1,22 @@
 """`freshet crawl`: what is sent."""
 
-import asyncio
-
 from click.testing import CliRunner
+from taken_messages import Taken, publish_by
 
-from services.cli import page_updates
 from services.cli.main import main
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
 
 
-class Sent:
-    """Takes what a publisher is given."""
+class Sent(Taken):
+    """Keeps what a publisher is given."""
 
-    def __init__(self, _settings) -> None:
+    def __init__(self, settings) -> None:
+        super().__init__(settings)
         self.messages = []
-
-    async def start(self) -> None:
-        pass
-
-    async def stop(self) -> None:
-        pass
 
     async def send_for_host(self, topic, host, message):
         self.messages.append((topic, host, message))
-        done = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        return done
 
 
 def test_pages_are_asked_for_at_once_by_their_canonical_urls(monkeypatch):
@@ -36,7 +26,7 @@ def test_pages_are_asked_for_at_once_by_their_canonical_urls(monkeypatch):
         made.append(Sent(settings))
         return made[0]
 
-    monkeypatch.setattr(page_updates, "Publisher", make)
+    publish_by(monkeypatch, make)
     urls = ["https://A.example/x#part", "https://b.example"]
     result = CliRunner().invoke(main, ["crawl", *urls, "--json"])
     assert result.exit_code == 0, result.output

@@ -9,6 +9,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from click.testing import CliRunner
 from msgspec import Raw
+from taken_messages import Taken, publish_by
 
 from services.cli import audit, backup
 from services.cli.backup import CLOCKS_AGREE_SECONDS, MOST_LINE_BYTES, read_copy, save
@@ -133,14 +134,8 @@ async def test_a_copy_is_whole_or_the_one_before_is_there(nothing_stands, monkey
 def test_what_a_restore_has_set_before_it_was_cut_off_is_noted(
     nothing_stands, monkeypatch, tmp_path
 ):
-    class Publisher:
-        def __init__(self, _settings):
-            self.left = 1
-
-        async def start(self):
-            pass
-
-        stop = start
+    class Publisher(Taken):
+        left = 1
 
         async def send(self, *_args, **_options):
             if not self.left:
@@ -148,7 +143,7 @@ def test_what_a_restore_has_set_before_it_was_cut_off_is_noted(
             self.left -= 1
 
     noted = []
-    monkeypatch.setattr(backup, "Publisher", Publisher)
+    publish_by(monkeypatch, Publisher)
     monkeypatch.setattr(audit, "note_change", lambda _url, change: noted.append(change))
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     (tmp_path / "copy").write_text(HEAD + LIMIT * 2)
@@ -168,15 +163,7 @@ def restored(monkeypatch):
     async def invoke(said_at, **options):
         sent = []
 
-        class Publisher:
-            def __init__(self, _settings):
-                pass
-
-            async def start(self):
-                pass
-
-            stop = flush = start
-
+        class Publisher(Taken):
             async def send(self, topic, key, value, *, at):
                 sent.append((topic.name, key, decode(topic.message, value)))
 
@@ -186,7 +173,7 @@ def restored(monkeypatch):
             value = encode(HostLimit("a.example", 9.0, only="limit"))
             return {("a.example", "limit"): Stands(value, said_at)}
 
-        monkeypatch.setattr(backup, "Publisher", Publisher)
+        publish_by(monkeypatch, Publisher)
         monkeypatch.setattr(backup, "all_standing", standing)
         limit = HostLimit("a.example", 2.0, only="limit")
         line = backup.Line("host-limits", "a.example", Raw(encode(limit)))

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 from aiokafka.errors import TopicAuthorizationFailedError
 from click.testing import CliRunner
+from taken_messages import Taken, publish_by
 
-from services.cli import audit, backup, group_limits, kafka, page_updates, selected_pages
+from services.cli import audit, backup, group_limits
 from services.cli.main import main
 from shared.contracts.fields import MOST_GROUPS
 
@@ -17,23 +18,8 @@ COPY = (
 )
 
 
-class Refused:
+class Refused(Taken):
     """A publisher whose broker refuses all that is sent: it says so to who waits for it."""
-
-    def __init__(self, settings):
-        self.settings = settings
-
-    async def start(self):
-        pass
-
-    async def stop(self, patience_seconds=None):
-        pass
-
-    async def partitions_of(self, _topic):
-        return 4
-
-    async def queue_batches(self, messages):
-        assert messages
 
     async def send(self, *_, **__):
         answer = asyncio.get_running_loop().create_future()
@@ -61,10 +47,7 @@ def noted(monkeypatch, tmp_path):
     async def room(_settings):
         return MOST_GROUPS
 
-    for module in (backup, group_limits, kafka, page_updates, selected_pages):
-        monkeypatch.setattr(module, "Publisher", Refused)
-    for module in (group_limits, kafka):
-        monkeypatch.setattr(module, "require_broker", lambda _: None)
+    publish_by(monkeypatch, Refused)
     monkeypatch.setattr(backup, "all_standing", nothing)
     monkeypatch.setattr(group_limits, "standing_limits", limits)
     monkeypatch.setattr(group_limits, "room_for_limits", room)

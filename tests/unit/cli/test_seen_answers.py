@@ -6,6 +6,7 @@ import socket
 
 import pytest
 from click.testing import CliRunner
+from taken_messages import Taken, publish_by
 
 from services.cli import audit, backup, erasing, group_limits
 from services.cli.commands import doctor, status
@@ -123,17 +124,8 @@ def test_a_dry_run_of_a_restore_says_what_it_would_do(monkeypatch, tmp_path, opt
     async def nothing_stands(_settings, _topic):
         return {}
 
-    class Publisher:
-        def __init__(self, _settings):
-            """Nothing is sent."""
-
-        async def start(self):
-            pass
-
-        stop = flush = start
-
     monkeypatch.setattr(backup, "all_standing", nothing_stands)
-    monkeypatch.setattr(backup, "Publisher", Publisher)
+    publish_by(monkeypatch, Taken)
     (tmp_path / "copy").write_text(
         '{"freshet_backup":1,"saved_at":1.7e9}\n'
         '{"topic":"bandwidth","key":"global","message":{"crawls_per_second":5.0}}\n'

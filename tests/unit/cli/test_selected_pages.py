@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from taken_messages import Taken, publish_by
 
 from services.cli import selected_pages
 from services.cli.main import main
@@ -19,18 +20,7 @@ def sent(monkeypatch):
     """Page updates that a command has published; the database has the pages of `URLS`."""
     messages = []
 
-    class Publisher:
-        def __init__(self, settings):
-            self.settings = settings
-
-        async def start(self):
-            pass
-
-        stop = flush = start
-
-        async def partitions_of(self, topic):
-            return self.settings.partitions
-
+    class Publisher(Taken):
         async def queue_batches(self, batches):
             for place, part in batches.items():
                 messages.extend((place, key, decode(PageUpdate, value)) for key, value in part)
@@ -42,7 +32,7 @@ def sent(monkeypatch):
         found = under(*arguments)
         yield from (found[begin : begin + 10] for begin in range(0, len(found), 10))
 
-    monkeypatch.setattr(selected_pages, "Publisher", Publisher)
+    publish_by(monkeypatch, Publisher)
     monkeypatch.setattr(selected_pages, "count_under", lambda *arguments: len(under(*arguments)))
     monkeypatch.setattr(selected_pages, "urls_under", parts)
     return messages

@@ -2,6 +2,7 @@
 
 import pytest
 from click.testing import CliRunner
+from taken_messages import Taken, publish_by
 
 from services.cli import audit, erasing, group_limits, growth, kafka, page_updates
 from services.cli.commands import pages
@@ -16,28 +17,10 @@ def run(*arguments):
     return CliRunner().invoke(main, list(arguments))
 
 
-class Publisher:
-    """Takes whatever it is given."""
-
-    def __init__(self, settings):
-        self.settings = settings
-
-    async def start(self):
-        pass
-
-    stop = flush = start
-
-    async def partitions_of(self, _topic):
-        return self.settings.partitions
-
-    async def queue_batches(self, _messages):
-        pass
-
-
 @pytest.fixture
 def csv(tmp_path, monkeypatch):
     """A function: rows → the name of a file of them, which is read in blocks of some thousand."""
-    monkeypatch.setattr(page_updates, "Publisher", Publisher)
+    publish_by(monkeypatch, Taken)
 
     def write(*rows):
         file = tmp_path / "pages.csv"
