@@ -285,6 +285,7 @@ class BatchConsumer:
         await self._let_go(partitions)
         while self.settled and self._written_out is not None and not await self._written_out():
             self.progressed_at = time.monotonic()
+            await self._telling.catch_up(self._membership)  # or nothing may be written
         await self._load(partitions)
 
     def _advance(self, batch: Batch, left: Collection[int]) -> None:

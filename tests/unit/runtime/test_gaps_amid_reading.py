@@ -117,6 +117,32 @@ def test_what_went_before_a_partition_is_read_counts_as_reached(monkeypatch, sai
     assert {(PAGE_SIGNALS.name, 0): KEPT_FROM} in reached
 
 
+def test_who_waits_until_all_is_written_out_may_write_again_after_an_absence(monkeypatch, said):
+    """What is sent is held back until a member is sure of its partitions again."""
+    handler, readers, waits = Handler(), [], []
+
+    async def once_it_may_be_sent():
+        if not waits:
+            readers[0]._membership.was_unsure = True  # as when a broker is back
+        waits.append(None)
+        assert len(waits) < 20, "it waits for what waits for it"
+        await asyncio.sleep(0.1)
+        return readers[0].is_sure
+
+    def make():
+        settings = Settings(partitions=1)
+        readers.append(
+            BatchConsumer(
+                *(settings, "group", (PAGE_SIGNALS,), handler), written_out=once_it_may_be_sent
+            )
+        )
+        return readers[0]
+
+    read_by(make, PAGE_SIGNALS, shared.runtime.consumer, monkeypatch)
+    assert handler.offsets == set(range(KEPT_FROM, RECORDS))
+    assert waits
+
+
 def test_an_ingester_says_what_it_has_read_in_vain(monkeypatch, said):
     offsets = set()
 
