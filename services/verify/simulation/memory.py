@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from services.verify.ledger import Ledger
 from services.verify.simulation.facts import Facts, url_of
 from services.verify.simulation.store.statements import Statements
 from shared.contracts.identity import identify
-from shared.store.page_status import ACTIVE
+from shared.runtime.abreast import LATE_SECONDS
+from shared.store.page_status import ACTIVE, NEVER
 from shared.store.source_times import STEPS
 
 _LEARNED_TOLERANCE: Final = 0.12
@@ -22,6 +23,18 @@ _LEARNED_TOLERANCE: Final = 0.12
 
 _LEARNED_LATER: Final = 0.5
 """By so much what was learned may have moved since a signal came, relatively."""
+
+
+class Signalled(NamedTuple):
+    """The signals of a page."""
+
+    signals: Sequence[tuple[str, float]]
+    """Source and time (Unix seconds)."""
+    crawl_written_at: float
+    """When its last crawl came to stand on the topic."""
+
+
+_NEVER_SIGNALLED: Final = Signalled((), NEVER)
 
 
 def remembered(ledger: Ledger, facts: Facts) -> Finding:
@@ -33,7 +46,13 @@ def remembered(ledger: Ledger, facts: Facts) -> Finding:
     came: dict[str, set[tuple[str, float]]] = defaultdict(set)
     for signal in ledger.page_signals:
         came[signal.url].add((signal.source, signal.observed_at))
-    times = {url: [at for _, at in signals] for url, signals in came.items()}
+    written: dict[str, float] = {}
+    for answered in ledger.outcomes:
+        url = answered.outcome.url
+        written[url] = max(answered.written_at, written.get(url, NEVER))
+    about = {
+        url: Signalled(tuple(signals), written.get(url, NEVER)) for url, signals in came.items()
+    }
     statements = Statements(facts.database)
     told = {url_of(record) or "" for record in facts.passed_over("estimator")} | facts.overtaken
     hosts = {identify(url).host for url in told if url}
@@ -44,7 +63,7 @@ def remembered(ledger: Ledger, facts: Facts) -> Finding:
                 snapshot = statements.load_shard("", number)
                 fresh = build_shard(snapshot, shard.rules)
                 yield from _differences(shard, fresh, told, hosts)
-                yield from lost_or_doubled(shard, fresh, snapshot.pending, told, times)
+                yield from lost_or_doubled(shard, fresh, snapshot.pending, told, about)
 
     return Finding.of("memory", "schedulers know what the database knows", offenders())
 
@@ -91,7 +110,7 @@ def lost_or_doubled(
     fresh: Any,
     pending: NDArray[np.uint16],
     told: set[str],
-    times: Mapping[str, Sequence[float]],
+    about: Mapping[str, Signalled],
 ) -> Iterator[str]:
     """Pages of which memory has more signals since their last crawls than the database, or fewer.
 
@@ -101,6 +120,7 @@ def lost_or_doubled(
 
     Nor is, of a page with several sources, a signal of less than a step before a crawl: times by
     source are kept in steps, rounded up. Who reads the crawl after it takes it for a later one.
+    And who reads signals before the crawl after which they came counts one of each source.
     """
     rows = {shard.url_of(row): row for row in range(shard.used)}
     for other in range(fresh.used):
@@ -109,7 +129,8 @@ def lost_or_doubled(
             continue
         of_batch, earlier = _counted(shard, rows[url])
         others = float(pending[other].sum()) - of_batch
-        unsure = _within_a_step(fresh, other, times.get(url, ()))
+        signalled = about.get(url, _NEVER_SIGNALLED)
+        unsure = _within_a_step(fresh, other, signalled) + _counted_once(fresh, other, signalled)
         fewest, largest = max(others - unsure, 0.0), others + unsure
         least, most = _bounds(shard, rows[url])
         if largest < 0 or not least * fewest <= earlier <= most * largest:
@@ -119,10 +140,19 @@ def lost_or_doubled(
             )
 
 
-def _within_a_step(shard: Any, row: int, times: Sequence[float]) -> int:
+def _within_a_step(shard: Any, row: int, signalled: Signalled) -> int:
     """How many signals of a page came before its last crawl, or after it: nobody can tell."""
     crawled_at = float(shard.pages[row]["last_crawled_at"]) + shard.rules.signal_delay
-    return sum(0.0 < crawled_at - at < 1.0 / STEPS for at in times)
+    return sum(0.0 < crawled_at - at < 1.0 / STEPS for _, at in signalled.signals)
+
+
+def _counted_once(shard: Any, row: int, signalled: Signalled) -> int:
+    """How many signals of a page are of no account where they were read before the crawl after
+    which they came: topics are read that far apart."""
+    crawled_at = float(shard.pages[row]["last_crawled_at"]) + shard.rules.signal_delay
+    until = signalled.crawl_written_at + LATE_SECONDS
+    sources = [source for source, at in signalled.signals if crawled_at < at < until]
+    return len(sources) - len(set(sources))
 
 
 def _counted(shard: Any, row: int) -> tuple[float, float]:

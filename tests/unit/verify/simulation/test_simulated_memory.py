@@ -6,7 +6,7 @@ import pytest
 from services.scheduler.flow.loading import shard_rules
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state.crawls import Outcomes
-from services.verify.simulation.memory import lost_or_doubled
+from services.verify.simulation.memory import Signalled, lost_or_doubled
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
 from shared.contracts.request_ids import NO_REQUEST
@@ -37,8 +37,9 @@ def crawled_shard(before):
     return shard
 
 
-def offenders(shard, pending, times):
-    return len(list(lost_or_doubled(shard, shard, pending, set(), {PAGE.url: times})))
+def offenders(shard, pending, times, written_at=CRAWLED - 60.0):
+    signalled = Signalled([("feed", at) for at in times], written_at)
+    return len(list(lost_or_doubled(shard, shard, pending, set(), {PAGE.url: signalled})))
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,17 @@ def test_nor_need_it_be_the_last_one_of_its_source():
     pending[0, 1] = 2
     assert offenders(shard, pending, [CRAWLED - 0.004, CRAWLED + 0.1]) == 0
     assert offenders(shard, pending, [CRAWLED - 0.1, CRAWLED + 0.1]) == 1
+
+
+@pytest.mark.parametrize(("written_after", "found"), [(1.0, 0), (-60.0, 1)])
+def test_signals_that_are_read_before_their_crawl_count_once(written_after, found):
+    shard = crawled_shard(-0.1)
+    shard.signals(one(PAGE.page_id, np.int64), one(CRAWLED + 0.2), ["feed"])
+    pending = np.zeros((1, SOURCES), np.uint16)
+    pending[0, 1] = 1
+    times = [CRAWLED + 0.1, CRAWLED + 0.2]
+    assert offenders(shard, pending, times, CRAWLED + written_after) == found
+    assert offenders(shard, 0 * pending, times, CRAWLED + written_after) == 1
 
 
 def test_a_signal_that_is_lost_is_found():
