@@ -17,7 +17,7 @@ from typing import Final, Self
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
-from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
+from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_PARAMETERS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime.holding import Holding, cut, positions_of
 from shared.runtime.settings import Settings
 from shared.runtime.slices import Fetched
@@ -60,8 +60,9 @@ class Precedence(Holding[_Waiting]):
 
     @classmethod
     def of_pages(cls, settings: Settings) -> Self:
-        """Pages are known before what crawls and signals say of them."""
-        followers = {settings.topic(topic.name) for topic in (CRAWL_OUTCOMES, PAGE_SIGNALS)}
+        """Pages are known before what crawls and signals say of them, and what was learned."""
+        about = CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_PARAMETERS
+        followers = {settings.topic(topic.name) for topic in about}
         return cls(settings.topic(PAGE_UPDATES.name), followers)
 
     async def hold_back(self, consumer: AIOKafkaConsumer, fetched: Fetched) -> None:

@@ -6,8 +6,10 @@ import math
 import pytest
 from aiokafka import ConsumerRecord, TopicPartition
 
+from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_PARAMETERS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime import precedence as module
 from shared.runtime.precedence import Precedence
+from shared.runtime.settings import Settings
 
 CRAWLS = TopicPartition("crawls", 3)
 SIGNALS = TopicPartition("signals", 3)
@@ -152,4 +154,22 @@ async def test_a_partition_that_is_being_handed_out_is_left_alone(precedence):
 
     fetched = {CRAWLS: [crawl(4)]}
     await precedence.hold_back(Undecided(7, 9), fetched)
+    assert fetched
+
+
+@pytest.mark.parametrize("topic", [CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_PARAMETERS])
+async def test_all_that_is_said_of_pages_waits_for_them(topic):
+    """What was learned of a page is announced once: to whom it comes too early it is lost."""
+    settings = Settings(topic_prefix="mine-")
+    pages = TopicPartition(settings.topic(PAGE_UPDATES.name), 3)
+    about = TopicPartition(settings.topic(topic.name), 3)
+    consumer = Consumer(7, 9)
+    consumer.at[pages] = 7
+    record = ConsumerRecord(about.topic, 3, 4, 0, 0, None, b"", None, 0, 0, ())
+    precedence, fetched = Precedence.of_pages(settings), {about: [record]}
+    await precedence.hold_back(consumer, fetched)
+    assert not fetched
+    consumer.at[pages] = 9
+    fetched = {about: [record]}
+    await precedence.hold_back(consumer, fetched)
     assert fetched
