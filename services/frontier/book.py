@@ -71,6 +71,10 @@ class Book:
         """Requests that are to be handed out; of one host or of all."""
         return self._waiting_count if host is None else len(self._waiting.get(host, ()))
 
+    def knows(self, host: str) -> bool:
+        """Whether a host has requests that are not answered."""
+        return host in self._waiting or self.in_flight(host) > 0
+
     def begin(self, request: CrawlRequest, partition: int, offset: int, now: float) -> None:
         """Note a request that was read."""
         self.positions.begin(partition, offset)

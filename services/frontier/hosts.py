@@ -13,6 +13,7 @@ from services.frontier.sending import Sender
 from shared.contracts.fields import MAX_UNIX_SECONDS
 from shared.contracts.messages import HostLimit
 from shared.contracts.topics import HOST_LIMITS
+from shared.rules.host_rules import as_said
 from shared.runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -75,7 +76,9 @@ class Hosts:
         until: float | None = None,
         delay: float | None = None,
     ) -> None:
-        message = HostLimit(host, blocked_until=until, crawl_delay_seconds=delay, only=only)
+        message = HostLimit(
+            as_said(host), blocked_until=until, crawl_delay_seconds=delay, only=only
+        )
         try:
             await self._sender.send(HOST_LIMITS, host, message)
         except NotStored as error:

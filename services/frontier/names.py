@@ -1,11 +1,13 @@
 """What URLFrontier's API calls crawls and queues: there is one crawl, and a queue is a host."""
 
+from collections.abc import Callable
 from typing import Final
 
 import grpc
 
 from services.frontier.refusing import Refused
-from shared.contracts.identity import BadUrl, identify
+from shared.contracts.identity import BadHost, host_name
+from shared.rules.host_rules import usual_name
 
 MOST_SHOWN: Final = 100
 """Characters of a name that is shown again."""
@@ -14,13 +16,17 @@ MOST_SHOWN: Final = 100
 class Names:
     """Checks names, and gives them."""
 
-    def __init__(self, crawl_id: str) -> None:
+    def __init__(
+        self, crawl_id: str, is_known: Callable[[str], bool] = lambda _host: False
+    ) -> None:
         """Make it.
 
         Args:
             crawl_id: that of the one crawl.
+            is_known: whether there are requests of a host.
         """
         self.crawl_id = crawl_id
+        self._is_known = is_known
 
     def check_crawl(self, crawl_id: str) -> None:
         """Check that a crawl is ours; none is.
@@ -36,21 +42,23 @@ class Names:
             )
 
     def host_of(self, key: str) -> str:
-        """The host that a queue's key names.
+        """The host that a queue's key names. Port 80 or 443 goes without saying in it, but where
+        pages are of a host that is called so, or the key has the scheme as well.
 
         Raises:
             Refused: it names none.
         """
         try:
-            page = identify(f"http://{key}/")
-        except BadUrl:
-            page = None
-        if page is None or set(key) & set("/@?#"):
+            name = host_name(key)
+        except BadHost as error:
             raise Refused(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"the key {key[:MOST_SHOWN]!r} is not a host, as example.com:8080 is",
-            )
-        return page.host
+            ) from error
+        usual = usual_name(name)
+        if name == usual or "://" in key or self._is_known(name):
+            return name
+        return usual
 
     def host_or_all(self, key: str) -> str | None:
         """As `host_of`; None, which is all hosts, for an empty key."""

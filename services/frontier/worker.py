@@ -42,7 +42,7 @@ class Frontier(WorkerService):
         settings, clock = self.settings, self.clock
         host = settings.http_host
         address = f"{f'[{host}]' if ':' in host else host}:{settings.frontier_port}"
-        names = Names(settings.frontier_crawl_id)
+        names = Names(settings.frontier_crawl_id, self._book.knows)
         service = Service(
             address,
             Giving(self._book, names, clock),

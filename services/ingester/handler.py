@@ -12,7 +12,7 @@ from aiokafka import ConsumerRecord
 from services.ingester import metrics
 from services.ingester.debounce import Debouncer
 from services.ingester.refusals import Refusals
-from services.ingester.sifting import KEY_HEADER, Sifter, SignalRules
+from services.ingester.sifting import Sifter, SignalRules
 from services.ingester.sources import SourceLimiter
 from services.ingester.traces import SignalTraces
 from shared.contracts.codec import encode
@@ -22,6 +22,7 @@ from shared.contracts.topics import PAGE_SIGNALS
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.isolation import Pieces, reason_of
 from shared.runtime.kafka import may_pass
+from shared.runtime.pings import KEY_HEADER
 from shared.runtime.publisher import ByPlace, HeadersByPlace, Place, Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings

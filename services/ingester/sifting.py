@@ -14,13 +14,14 @@ from services.ingester.sources import REPORT_SECONDS, SourceLimiter, Verdict
 from shared.contracts.codec import BadMessage, decode_many
 from shared.contracts.identity import BadUrl, identify
 from shared.contracts.messages import PageSignal, Signal
+from shared.runtime.pings import KEY_HEADER
 from shared.runtime.signal_bounds import SignalBounds
 
 LANES = 4
-"""As so many sources all those count that nobody has named, where a page's repetitions are
-dropped: made-up names cannot raise its count faster."""
-
-KEY_HEADER = "source-key"
+"""Where some sources are named, all others count as so many when a page's repetitions are dropped:
+made-up names cannot raise its count faster. Where none is, any name may be that of an honest one,
+which no other is to silence: then they all count, and the limits of rates alone hold (measured by
+`freshet bench abuse --option named=false`: made-up names do no more harm there)."""
 
 UNNAMED = "unnamed"
 """What such a source is called from here on, where some are named: hosts learn the record of a few
@@ -174,8 +175,8 @@ class Sifter:
         return source if source in self._rules.named_sources else UNNAMED
 
     def _source_key(self, source: str) -> int:
-        key = _source_hash(source)
-        return key if source in self._rules.named_sources else _lane_hash(key % LANES)
+        key, named = _source_hash(source), self._rules.named_sources
+        return key if not named or source in named else _lane_hash(key % LANES)
 
     def _drop_repeated(self, sifted: Sifted, keys: list[int], times: list[float]) -> None:
         """By arrival where that is known: a sender is free to say that it observed a page a

@@ -25,7 +25,6 @@ _CHANGES: Final = ("edit", "new")
 
 _HIDDEN: Final = "visibility_change"
 _PLACE: Final = re.compile(r"\{([A-Za-z0-9_.$-]+)\}")
-_MILLION: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +167,14 @@ def _ping(url: Any, time: Any) -> Ping:
 
 
 def _seconds(time: Any) -> float | None:
-    """Unix seconds, whatever the unit: those of this age differ by a thousand each."""
+    """Unix seconds, whatever the unit: those of this age differ by a thousand each. None: it cannot
+    be read, and the page that has changed counts all the same."""
     if isinstance(time, str):
-        at = datetime.fromisoformat(time)
-        seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        try:
+            at = datetime.fromisoformat(time)
+            seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return None
     elif isinstance(time, bool) or not isinstance(time, int | float):
         return None
     else:

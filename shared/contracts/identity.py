@@ -31,6 +31,13 @@ left out."""
 _AUTHORITY = re.compile(r"[^:/\\?#]*:[/\\]*(?:[^/\\?#]*@)?([^/\\?#]*)")
 _MAX_PORT = len(":65535")
 
+_NEVER = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""Controls, ends of lines, halves of characters, and what turns the direction of a text around: no
+name has them. All else is percent-encoded, also what is not to be seen: joiners are letters' own in
+Persian and Urdu. Not by what is unprintable, which each version of Python knows in its own way."""
+
 _HIDDEN_CONTROL = re.compile(r"%(?:[01][0-9a-f]|7f)", re.IGNORECASE)
 _NO_PUBLIC_SUFFIX = (
     ".corp",
@@ -144,7 +151,8 @@ def _identify_any(url: str) -> PageIdentity:
     """As `identify`, by the URL standard's parser, at ten times the price."""
     if len(url) > MAX_URL_LENGTH:
         raise BadUrl(f"the URL has {len(url)} characters; at most {MAX_URL_LENGTH} are taken")
-    if not url.isprintable():
+    # What is printable has none of them, and is the faster question.
+    if not url.isprintable() and _NEVER.search(url):
         raise BadUrl("the URL has control or unprintable characters")
     _require_short_host(url)
     try:
@@ -228,16 +236,20 @@ class BadHost(ValueError):
 
 
 def host_name(written: str) -> str:
-    """A host's name as Freshet has it, of what people write: without the port that is its scheme's
-    own, of either.
+    """A host's name as Freshet has it, of what people write. A port that is written stays, as each
+    is another scheme's: `x:80` is the host of `https://x:80/`. With its scheme in front it is
+    without the port that is the scheme's own: of `https://x:443`, `x`.
 
     Raises:
         BadHost: it is no authority of a URL.
     """
-    if "/" in written or "@" in written:
+    scheme, is_said, authority = written.partition("://")
+    schemes = (scheme,) if is_said else ("https", "http")
+    authority = authority if is_said else written
+    if any(mark in authority for mark in "/\\?#@"):
         raise BadHost(f"{written!r} is not a host: give the authority only, like example.com:8080")
     try:
-        return identify(f"http://{written.removesuffix(':443')}/").host
+        return max((identify(f"{one}://{authority}/").host for one in schemes), key=len)
     except BadUrl as error:
         raise BadHost(f"{written!r} is not a host: {error}") from error
 

@@ -188,14 +188,31 @@ class HostRules:
         return Effective(rate, rate_rule, until, block_rule, len(rates) > 1, self.most_open)
 
 
+def usual_name(host: str) -> str:
+    """A host's name without port 80 or 443, which mostly go without saying."""
+    return host.removesuffix(":80").removesuffix(":443")
+
+
+def as_said(host: str) -> str:
+    """A host as a message of `host-limits` has it: with its scheme, where the port would else be
+    taken for one that goes without saying (`with_proper_host`)."""
+    if usual_name(host) == host:
+        return host
+    return f"{'https' if host.endswith(':80') else 'http'}://{host}"
+
+
 def with_proper_host(limit: HostLimit) -> HostLimit:
     """A message of `host-limits` whose host is written as those of pages are: senders, who pass on
-    what a robots.txt asks for, may have it in capitals or with a port that goes without saying.
+    what a robots.txt asks for, may have it in capitals or with a port that goes without saying. Who
+    means the port says the scheme as well: `https://example.com:80`. What takes back limit and
+    block, and says nothing else, is as exact: it may be a tombstone, whose key is a host's name.
 
     Raises:
         BadHost: it is no host.
     """
     name = host_name(limit.host)
+    if "://" not in limit.host and limit != HostLimit(limit.host):
+        name = usual_name(name)
     return limit if name == limit.host else replace(limit, host=name)
 
 

@@ -12,6 +12,7 @@ from shared.contracts.topics import SIGNALS
 from shared.runtime.publisher import ByPlace, Publisher
 
 KEY_HEADER: Final = "source-key"
+"""In which a record of a source that is known by a key shows it."""
 
 FEW: Final = 100
 """More are encoded in a thread."""

@@ -150,7 +150,7 @@ class Settings(BaseSettings):
     """Rate limit of each source, clock seconds; ten seconds' worth may come at once."""
     signal_sources: tuple[SourceName, ...] = ()
     """Sources that are known, as JSON: ["sitemaps", "cms"]. They keep their limits and their
-    records whatever names others make up."""
+    records whatever names others make up; repetitions of all others count as those of four."""
     signals_from_others_per_second: Positive = 40_000.0
     """Rate limit of all sources together that `signal_sources` does not name, clock seconds."""
     signals_from_others_share: NonNegative = 0.2

@@ -46,14 +46,17 @@ async def crawl(client: aiohttp.ClientSession, request: dict[str, Any]) -> dict[
         async with client.get(request["url"], trace_request_ctx=outcome) as answer:
             there = answer.url.host_port_subcomponent
             is_own = not answer.history or there == request["host"]
+            has_content = 200 <= answer.status < 300  # a redirect that leads nowhere has none
             # That another host is busy or broken is nothing that the page's own is left alone for.
-            if is_own or answer.ok or answer.status in {404, 410}:
+            if is_own or has_content or answer.status in {404, 410}:
                 outcome["http_status"] = answer.status
             if answer.address and not answer.history:  # else another host may have answered
                 outcome["group"] = answer.address
             if answer.status in {404, 410}:
                 outcome["result"] = "gone"
-            elif answer.ok:
+            elif answer.status == 304:
+                outcome["result"] = "not_modified"
+            elif has_content:
                 digest = hashlib.sha256()
                 async for chunk in answer.content.iter_chunked(1 << 16):
                     digest.update(chunk)

@@ -15,7 +15,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_freshet.addresses import is_private_literal, is_public
-from scrapy_freshet.fleet import Fleet, fleet_of
+from scrapy_freshet.fleet import LATE, Fleet, fleet_of
 from scrapy_freshet.moving import host_of, moved_to
 from scrapy_freshet.outcomes import GONE, has_content, outcome_of, redirected
 from scrapy_freshet.robots import agent_of, crawl_delay
@@ -39,11 +39,13 @@ class OutcomeMiddleware:
         request: Request,
         spider: Spider | None = None,  # noqa: ARG002 - Scrapy 2.13 gives it
     ) -> None:
-        """Refuse addresses that are not public.
+        """Refuse addresses that are not public, and what nobody waits for any more.
 
         Raises:
             IgnoreRequest: says which.
         """
+        if self._fleet.is_late(request.meta.get(ID_KEY)):
+            raise IgnoreRequest(LATE)
         host = urlparse_cached(request).hostname
         if not self._fleet.options.private_addresses and is_private_literal(host):
             raise IgnoreRequest(f"{host} is not public")

@@ -8,9 +8,7 @@ requests to the next one, and none is forgotten.
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -20,6 +18,7 @@ from aiokafka.errors import ConsumerStoppedError, KafkaError, MessageSizeTooLarg
 from msgspec.structs import replace
 from scrapy.crawler import Crawler
 
+from scrapy_freshet.book import Book, Ticket
 from scrapy_freshet.delays import Delays
 from scrapy_freshet.ending import for_at_most
 from scrapy_freshet.messages import (
@@ -36,17 +35,17 @@ from scrapy_freshet.messages import (
     Trace,
 )
 from scrapy_freshet.options import Options, options_of
-from scrapy_freshet.positions import Positions
 
 LOOK_SECONDS: Final = 0.02
 """So often a reader that has no room looks whether it has some now."""
 
-POLL_MS: Final = 200
+POLL_SECONDS: Final = 0.2
+MOST_WAITING: Final = 10_000
+"""Requests, some megabytes of them, that wait for their hosts: no more are read then. A host has as
+many as its limit is in the time for an answer, 120 as both are set by default."""
+
 TURN_SECONDS: Final = 1.0
 """Between two commits, and two looks for requests that nobody will answer any more."""
-
-GRACE_SECONDS: Final = 60.0
-"""So long after its deadline a request is still waited for."""
 
 LEAVE_SECONDS: Final = 3.0
 """What takes longer to leave the group is given up."""
@@ -61,29 +60,10 @@ MOST_POLL_INTERVAL_MS: Final = 3_600_000
 """A crawler whose sites are slow reads nothing for long, and is well all the same: whether it
 lives, its heartbeats tell, which come from the same loop."""
 
-MOST_REMEMBERED: Final = 10_000
-"""Answered requests, by their ids, some of which are read once more after a rebalance."""
+LATE: Final = "Its deadline has passed, or it is answered: nobody waits for it"
+"""Why a request is not crawled after all."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Ticket:
-    """A request that is taken, and not answered yet."""
-
-    request: CrawlRequest
-    partition: int
-    offset: int
-    status: int | None = None
-    """What the page's own host answered last; None: nothing yet."""
-    outcome: CrawlOutcome | None = None
-    """What was downloaded; it counts when the spider is done with it."""
-    items: int = 0
-    """Those that the spider made of it, and pipelines still work at."""
-    scraped: bool = False
-    """The spider's callback has ended."""
-    trace: Trace = None
-    """The outcome carries it back, where the request is traced."""
 
 
 class Fleet:
@@ -105,21 +85,18 @@ class Fleet:
         self.options = options
         self._count = count
         self._clock = clock
-        self._positions = Positions()
-        self._tickets: dict[str, Ticket] = {}
-        self._answered: OrderedDict[str, None] = OrderedDict()
+        self._book = Book(count, options.at_once, options.of_host)
         self._sending: set[asyncio.Task[None]] = set()
         self._delays = Delays()
         self._consumer: AIOKafkaConsumer | None = None
         self._producer: AIOKafkaProducer | None = None
         self._turning: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
-        self._read_expired = False
 
     @property
     def in_flight(self) -> int:
-        """Requests that are taken, and whose outcomes the broker does not have yet."""
-        return len(self._tickets) + len(self._sending)
+        """Requests that are on their way, and messages that the broker does not have yet."""
+        return len(self._book.under_way) + len(self._sending)
 
     @property
     def has_room(self) -> bool:
@@ -153,85 +130,65 @@ class Fleet:
             has_room: whether the crawler can begin one more.
         """
         while not self._stopping.is_set() and self._consumer is not None:
-            try:
-                fetched = await self._consumer.getmany(
-                    timeout_ms=POLL_MS, max_records=self.options.max_in_flight
-                )
-            except ConsumerStoppedError:
-                return
-            except KafkaError as error:
-                log.warning("cannot read %s: %s", CRAWL_REQUESTS, error)
-                await asyncio.sleep(TURN_SECONDS)
-                continue
-            records = [record for part in fetched.values() for record in part]
-            for record in records:
-                self._positions.begin(record.partition, record.offset)
-            for record in records:
-                request = self._read(record)
-                while request is not None and not (self.has_room and has_room()):
-                    if self._stopping.is_set():
-                        return
-                    await asyncio.sleep(LOOK_SECONDS)
-                if request is not None and self._take(request, record):
-                    yield request
+            is_free = self.has_room and has_room()
+            request = self._book.next(self._clock()) if is_free else None
+            if request is not None:
+                yield request
+            elif is_free and self._book.waiting < MOST_WAITING:
+                try:
+                    await self._read(self._consumer)
+                except ConsumerStoppedError:
+                    return
+            else:
+                await asyncio.sleep(LOOK_SECONDS)
 
-    def _read(self, record: Any) -> CrawlRequest | None:
+    async def _read(self, consumer: AIOKafkaConsumer) -> None:
+        """Take what is asked for; wait for it for a moment, a short one where something waits."""
+        seconds = LOOK_SECONDS if self._book.waiting else POLL_SECONDS
         try:
-            return msgspec.json.decode(record.value or b"", type=CrawlRequest)
+            fetched = await consumer.getmany(
+                timeout_ms=round(seconds * 1000), max_records=self.options.max_in_flight
+            )
+        except ConsumerStoppedError:
+            raise
+        except KafkaError as error:
+            log.warning("cannot read %s: %s", CRAWL_REQUESTS, error)
+            await asyncio.sleep(TURN_SECONDS)
+            return
+        for part in fetched.values():
+            for record in part:
+                self._take(record)
+
+    def _take(self, record: Any) -> None:
+        self._book.positions.begin(record.partition, record.offset)
+        try:
+            request = msgspec.json.decode(record.value or b"", type=CrawlRequest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             log.warning("%s at %s is no request: %s", record.offset, record.partition, error)
             self._count("freshet/requests/bad")
-            self._positions.finish(record.partition, record.offset)
-            return None
-
-    def _take(self, request: CrawlRequest, record: Any) -> bool:
-        """Note a request as under way; False: it is not for us to crawl."""
-        partition, offset = record.partition, record.offset
-        if not self._positions.is_open(partition, offset):
-            return False  # the partition is somebody else's now
-        if request.request_id in self._tickets:
-            ticket = self._tickets[request.request_id]
-            ticket.partition, ticket.offset = partition, offset
-            return False
-        if request.request_id in self._answered:
-            self._positions.finish(partition, offset)
-            return False
-        if request.deadline_at <= self._clock():
-            self._expired(partition, offset)
-            return False
-        trace = [one for one in record.headers if one[0] == TRACE_HEADER]
-        self._tickets[request.request_id] = Ticket(request, partition, offset, trace=trace)
-        self._count("freshet/requests")
-        return True
-
-    def _expired(self, partition: int, offset: int) -> None:
-        """Leave a request alone whose page has been asked for again since."""
-        if not self._read_expired:
-            self._read_expired = True
-            log.warning(
-                "requests are read after their deadline, and left alone: the fleet is slower than "
-                "the budget, was away, or this machine's clock is wrong"
-            )
-        self._count("freshet/requests/expired")
-        self._positions.finish(partition, offset)
+            self._book.positions.finish(record.partition, record.offset)
+        else:
+            trace = [one for one in record.headers if one[0] == TRACE_HEADER]
+            self._book.take(request, record.partition, record.offset, self._clock(), trace)
 
     def ticket(self, request_id: str | None) -> Ticket | None:
         """The request with this id, while it is not answered."""
-        return None if request_id is None else self._tickets.get(request_id)
+        return self._book.find(request_id)
+
+    def is_late(self, request_id: str | None) -> bool:
+        """Whether a request of Freshet's is not to be crawled any more: its answer would be to
+        nobody, and the crawl one more than the budget and the host's limit allow."""
+        return request_id is not None and self._book.is_late(request_id, self._clock())
 
     def answer(self, request_id: str, outcome: CrawlOutcome) -> None:
         """Say what came of a request; what is said after that does not count."""
-        ticket = self._tickets.pop(request_id, None)
-        if ticket is None:
-            return
-        self._answered[request_id] = None
-        if len(self._answered) > MOST_REMEMBERED:
-            self._answered.popitem(last=False)
-        self._keep(self._send_outcome(ticket, outcome))
+        ticket = self._book.close(request_id)
+        if ticket is not None:
+            self._keep(self._send_outcome(ticket, outcome))
 
     def fail(self, request_id: str, result: Result = "failed") -> None:
         """Say that a crawl gave no content."""
-        ticket = self._tickets.get(request_id)
+        ticket = self._book.find(request_id)
         if ticket is not None:
             request = ticket.request
             told = CrawlOutcome(request.url, request.host, request_id, self._clock(), result)
@@ -239,13 +196,13 @@ class Fleet:
 
     def settle(self, request_id: str) -> None:
         """Answer a request with what was downloaded, once nobody works at it any more."""
-        ticket = self._tickets.get(request_id)
+        ticket = self._book.find(request_id)
         if ticket is not None and ticket.outcome and ticket.scraped and ticket.items <= 0:
             self.answer(request_id, ticket.outcome)
 
     def discover(self, request_id: str, links: Sequence[str]) -> None:
         """Say to what the page of a request links, while the request is not answered."""
-        ticket = self._tickets.get(request_id)
+        ticket = self._book.find(request_id)
         if ticket is None:
             return
         request, now = ticket.request, self._clock()
@@ -259,7 +216,7 @@ class Fleet:
         """Say how far apart a host's crawls are to be, where that is news; 0: as is usual."""
         if self._producer is None:
             return
-        under_way = (ticket.request.host for ticket in self._tickets.values())
+        under_way = (ticket.request.host for ticket in self._book.under_way)
         if (limit := self._delays.news(host, seconds, under_way)) is not None:
             self._count("freshet/host_limits")
             self._keep(self._send(HOST_LIMITS, host, msgspec.json.encode(limit)))
@@ -277,6 +234,7 @@ class Fleet:
         await for_at_most(LEAVE_SECONDS, *clients)
 
     async def _finish(self) -> None:
+        self._book.leave(self._book.positions.partitions)
         if self._sending:
             await asyncio.wait(self._sending)
         await self._commit()
@@ -291,7 +249,7 @@ class Fleet:
 
     async def _send_outcome(self, ticket: Ticket, outcome: CrawlOutcome) -> None:
         await self._send(CRAWL_OUTCOMES, outcome.host, msgspec.json.encode(outcome), ticket.trace)
-        self._positions.finish(ticket.partition, ticket.offset)
+        self._book.sent(ticket)
         self._count(f"freshet/outcomes/{outcome.result or 'digest'}")
 
     async def _send(self, topic: str, host: str, message: bytes, trace: Trace = None) -> None:
@@ -313,24 +271,11 @@ class Fleet:
     async def _turn(self) -> None:
         while True:
             await asyncio.sleep(TURN_SECONDS)
-            self._give_up(self._clock() - GRACE_SECONDS)
+            self._book.turn(self._clock())
             await self._commit()
 
-    def _give_up(self, deadline: float) -> None:
-        """Let go of requests that were lost on their way through Scrapy: others wait for them."""
-        lost = [
-            (request_id, ticket)
-            for request_id, ticket in self._tickets.items()
-            if ticket.request.deadline_at < deadline
-        ]
-        for request_id, ticket in lost:
-            del self._tickets[request_id]
-            self._positions.finish(ticket.partition, ticket.offset)
-            self._count("freshet/requests/given_up")
-            log.warning("%s was not answered, a minute after its deadline", ticket.request.url)
-
     async def _commit(self) -> None:
-        positions = self._positions.to_commit()
+        positions = self._book.positions.to_commit()
         if not positions or self._consumer is None:
             return
         topic = self._topic(CRAWL_REQUESTS)
@@ -341,20 +286,21 @@ class Fleet:
             # Tried again at the next turn; a partition that is another's now is read by it.
             log.info("positions were not committed: %r", error)
         else:
-            self._positions.committed(positions)
+            self._book.positions.committed(positions)
 
     async def revoked(self, partitions: Iterable[int]) -> None:
         """Finish what is under way of these partitions, for a while, before others read them."""
         leaving = set(partitions)
+        self._book.leave(leaving)
         for _ in range(round(REVOKE_SECONDS / LOOK_SECONDS)):
             if not self._sending and not any(
-                ticket.partition in leaving for ticket in self._tickets.values()
+                ticket.partition in leaving for ticket in self._book.under_way
             ):
                 break
             await asyncio.sleep(LOOK_SECONDS)
         await self._commit()
         for partition in leaving:
-            self._positions.forget(partition)
+            self._book.positions.forget(partition)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]

@@ -9,9 +9,10 @@ from typing import Final, Self
 
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
-from scrapy_freshet.fleet import Fleet, fleet_of
+from scrapy_freshet.fleet import LATE, Fleet, fleet_of
 from scrapy_freshet.moving import host_of
 from scrapy_freshet.spider_middleware import ID_KEY
 
@@ -37,7 +38,13 @@ class HostMiddleware:
         request: Request,
         spider: Spider | None = None,  # noqa: ARG002 - Scrapy 2.13 gives it
     ) -> None:
-        """Forget what a try before this one has brought."""
+        """Forget what a try before this one has brought.
+
+        Raises:
+            IgnoreRequest: nobody waits for it any more, as a robots.txt was long in coming.
+        """
+        if self._fleet.is_late(request.meta.get(ID_KEY)):
+            raise IgnoreRequest(LATE)
         self._note(request, None)
 
     def began(self, request: Request) -> None:

@@ -1,5 +1,7 @@
 """The links of a page, for those who look for new pages."""
 
+import re
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urljoin
 
@@ -17,21 +19,28 @@ MOST_LINKS: Final = 5_000
 """Of one page: what has more is a list of links, and the first ones say as much."""
 
 _NO_PAGES: Final = tuple(f".{extension}" for extension in IGNORED_EXTENSIONS)
-_META: Final = (
-    "//meta[translate(@name, 'ROBTS', 'robts') = 'robots']"
-    "/@content[contains(translate(., 'NOFLWE', 'noflwe'), 'nofollow') "
-    "or contains(translate(., 'NOE', 'noe'), 'none')]"
+_META: Final = "//meta[translate(@name, 'ROBTS', 'robts') = 'robots']/@content"
+_NOT_FOLLOWED: Final = frozenset({"nofollow", "none"})
+_HAVE_VALUES: Final = frozenset(
+    {"max-image-preview", "max-snippet", "max-video-preview", "unavailable_after"}
 )
+"""Rules of robots that a colon and a value follow, as it does the name of a crawler otherwise."""
+
+_AGENT: Final = re.compile(r"[\w.*/-]+")
 
 
-def links_of(response: Response) -> list[str]:
+def links_of(response: Response, agent: str = "") -> list[str]:
     """Absolute URLs of http and https that an HTML page links to, each once, in their order.
 
     Without fragments, and without what the page asks not to be followed: by `rel="nofollow"`, or
     all of it by the robots `meta` or the header `X-Robots-Tag`. What is no page by the end of its
     name (pictures, archives, ...) is left out. A page that no parser can read has none.
+
+    Args:
+        response: the page.
+        agent: as whom it was asked for: what the header says to other crawlers does not count.
     """
-    if not isinstance(response, HtmlResponse) or not _may_be_followed(response):
+    if not isinstance(response, HtmlResponse) or not _may_be_followed(response, agent.lower()):
         return []
     try:
         hrefs = _first_hrefs(response)
@@ -72,10 +81,27 @@ def _url_of(href: str, base: str, response: HtmlResponse) -> str | None:
     return url if is_page and url.startswith(("http://", "https://")) else None
 
 
-def _may_be_followed(response: HtmlResponse) -> bool:
-    header = b",".join(response.headers.getlist("X-Robots-Tag")).decode("latin-1").lower()
-    said = {part.strip() for part in header.split(",")}
+def _may_be_followed(response: HtmlResponse, agent: str) -> bool:
     try:
-        return not ({"nofollow", "none"} & said or response.xpath(_META))
+        rules = {rule for said in response.xpath(_META).getall() for rule in _parts(said)}
     except ValueError:
         return False
+    for header in response.headers.getlist("X-Robots-Tag"):
+        rules.update(_rules_for(agent, header.decode("latin-1")))
+    return not rules & _NOT_FOLLOWED
+
+
+def _parts(said: str) -> list[str]:
+    return [part.strip() for part in said.lower().split(",")]
+
+
+def _rules_for(agent: str, header: str) -> Iterator[str]:
+    """What a header says to a crawler: behind a crawler's name and a colon, all is for that one."""
+    is_ours = True
+    for part in _parts(header):
+        name, colon, rule = (word.strip() for word in part.partition(":"))
+        is_agent = bool(colon) and name not in _HAVE_VALUES and _AGENT.fullmatch(name) is not None
+        if is_agent:
+            is_ours = name == "*" or name in agent
+        if is_ours:
+            yield rule if is_agent else part

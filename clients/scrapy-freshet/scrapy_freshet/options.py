@@ -45,7 +45,10 @@ class Options:
     group: str
     """Of consumers: its members share the requests."""
     max_in_flight: int
-    """Requests that are taken and not yet answered."""
+    """Requests that are on their way and not yet answered."""
+    at_once: int
+    """So many of them are downloaded at once, at most; those of one host: see `of_host`."""
+    of_host: int
     follow: bool
     links: bool
     retry: bool
@@ -68,12 +71,15 @@ def options_of(settings: BaseSettings) -> Options:
         return settings.get(name, DEFAULTS[name])
 
     shared = {name: _shared(settings, name) for name in _SHARED}
-    in_flight = int(plain("FRESHET_MAX_IN_FLIGHT"))
+    concurrent = settings.getint("CONCURRENT_REQUESTS")  # 0: any number
+    in_flight = int(plain("FRESHET_MAX_IN_FLIGHT")) or max(LEAST_IN_FLIGHT, 4 * concurrent)
     prefix = shared["FRESHET_TOPIC_PREFIX"]
     return Options(
         topic_prefix=prefix,
         group=prefix + str(plain("FRESHET_GROUP")),
-        max_in_flight=in_flight or max(LEAST_IN_FLIGHT, 4 * settings.getint("CONCURRENT_REQUESTS")),
+        max_in_flight=in_flight,
+        at_once=min(concurrent or in_flight, in_flight),
+        of_host=max(settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"), 1),
         follow=settings.getbool("FRESHET_FOLLOW", DEFAULTS["FRESHET_FOLLOW"]),
         links=settings.getbool("FRESHET_LINKS", DEFAULTS["FRESHET_LINKS"]),
         retry=settings.getbool("FRESHET_RETRY", DEFAULTS["FRESHET_RETRY"]),

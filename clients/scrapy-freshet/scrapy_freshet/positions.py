@@ -13,6 +13,11 @@ class Positions:
     def __init__(self) -> None:
         self._partitions: dict[int, _Partition] = {}
 
+    @property
+    def partitions(self) -> set[int]:
+        """Those that anything is known of."""
+        return set(self._partitions)
+
     def begin(self, partition: int, offset: int) -> None:
         """Note a record that was read; offsets of a partition come in rising order."""
         if partition not in self._partitions:
@@ -28,6 +33,11 @@ class Positions:
         """Whether a record was begun and not finished, nor its partition forgotten since."""
         known = self._partitions.get(partition)
         return known is not None and offset in known.open
+
+    def ended_behind(self, partition: int) -> int:
+        """How many records are finished that stand behind one which is not."""
+        known = self._partitions.get(partition)
+        return 0 if known is None else known.ended_behind
 
     def forget(self, partition: int) -> None:
         """Begin anew with a partition: it is somebody else's now, or is read again."""
@@ -60,6 +70,10 @@ class _Partition:
         while self._order and self._order[0] not in self.open:
             self._order.popleft()
         return self._order[0] if self._order else self._next
+
+    @property
+    def ended_behind(self) -> int:
+        return len(self._order) - len(self.open) if self.position < self._next else 0
 
     def begin(self, offset: int) -> None:
         if offset >= self._next:

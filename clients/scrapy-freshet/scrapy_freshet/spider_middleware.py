@@ -18,7 +18,7 @@ from scrapy_freshet.links import links_of
 from scrapy_freshet.messages import MOST_DIGEST_CHARACTERS, CrawlOutcome, CrawlRequest
 from scrapy_freshet.moving import is_same_page, joined, moved_to, target_of
 from scrapy_freshet.outcomes import redirected
-from scrapy_freshet.robots import FORBIDDEN
+from scrapy_freshet.robots import FORBIDDEN, agent_of
 
 ID_KEY = "freshet_request_id"
 """Of a request's `meta`: which of Freshet's requests it fulfils."""
@@ -41,6 +41,7 @@ class FleetMiddleware:
     def __init__(self, crawler: Crawler, fleet: Fleet) -> None:
         self._crawler = crawler
         self._fleet = fleet
+        self._agent = agent_of(crawler.settings)
         self._left_out = False
 
     @classmethod
@@ -144,7 +145,7 @@ class FleetMiddleware:
         if ticket.outcome.result is None:
             ticket.outcome = _with_content(ticket.outcome, response)
             if self._fleet.options.links:
-                self._fleet.discover(request_id, links_of(response))
+                self._fleet.discover(request_id, links_of(response, self._agent))
         ticket.scraped = True
         self._fleet.settle(request_id)
 

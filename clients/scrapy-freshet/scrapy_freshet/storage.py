@@ -78,7 +78,8 @@ class Warc:
         """Write into a folder.
 
         Raises:
-            ImportError: warcio is not installed: `pip install 'scrapy-freshet[warc]'`.
+            ImportError: warcio is not installed: from a checkout,
+                `pip install './clients/scrapy-freshet[warc]'`.
         """
         from warcio.warcwriter import WARCWriter  # noqa: PLC0415 - an extra
 

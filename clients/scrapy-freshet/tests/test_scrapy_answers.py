@@ -11,8 +11,9 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse
 from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
+from scrapy_freshet.book import GRACE_SECONDS
 from scrapy_freshet.downloader_middleware import OutcomeMiddleware
-from scrapy_freshet.fleet import GRACE_SECONDS, Fleet
+from scrapy_freshet.fleet import Fleet
 from scrapy_freshet.host_middleware import BEGAN, HostMiddleware
 from scrapy_freshet.messages import (
     MOST_DIGEST_CHARACTERS,
@@ -67,11 +68,9 @@ def member():
 def take(member, request_id, offset=7, deadline=NOW + 100, headers=()):
     value = msgspec.json.encode(CrawlRequest(request_id, URL, "a.example", deadline))
     record = SimpleNamespace(partition=0, offset=offset, value=value, headers=headers)
-    member.fleet._positions.begin(0, offset)
-    request = member.fleet._read(record)
-    if request is not None and member.fleet._take(request, record):
-        return member.spiders._request(request)
-    return None
+    member.fleet._take(record)
+    request = member.fleet._book.next(NOW)
+    return None if request is None else member.spiders._request(request)
 
 
 def downloaded(member, status=200, body=b"<p>words</p>", **more):
@@ -101,7 +100,7 @@ async def test_content_is_answered_when_the_callback_has_ended(member):
     [outcome] = await answers(member)
     assert outcome["digest"]
     assert (outcome["request_id"], outcome["http_status"]) == ("r1", 200)
-    assert member.fleet._positions.to_commit() == {0: 8}
+    assert member.fleet._book.positions.to_commit() == {0: 8}
 
 
 async def test_a_traced_request_has_its_header_back_with_its_outcome(member):
@@ -166,7 +165,7 @@ async def test_whatever_the_spider_calls_a_digest_can_be_sent(member, digest):
     [answer] = await answers(member)
     assert 0 < len(answer["digest"]) <= MOST_DIGEST_CHARACTERS
     # Else nothing of its partition would be committed any more.
-    assert member.fleet._positions.to_commit() == {0: 8}
+    assert member.fleet._book.positions.to_commit() == {0: 8}
 
 
 async def test_a_page_without_content_is_answered_at_once_and_once(member):
@@ -347,32 +346,31 @@ async def test_links_are_not_followed_and_a_try_of_the_same_page_is(member):
 
 
 async def test_a_request_that_is_read_again_is_crawled_once(member):
-    member.fleet._positions.forget(0)
+    member.fleet._book.positions.forget(0)
     assert take(member, "r1", offset=7) is None
     await scrape(member, downloaded(member))
     assert len(await answers(member)) == 1
-    assert member.fleet._positions.to_commit() == {0: 8}
+    assert member.fleet._book.positions.to_commit() == {0: 8}
     assert take(member, "r1", offset=8) is None
-    assert member.fleet._positions.to_commit() == {0: 9}
+    assert member.fleet._book.positions.to_commit() == {0: 9}
 
 
 def test_what_is_late_or_no_request_is_left_alone(member):
     assert take(member, "r2", offset=8, deadline=NOW - 1) is None
-    record = SimpleNamespace(partition=0, offset=9, value=b"{")
-    member.fleet._positions.begin(0, 9)
-    assert member.fleet._read(record) is None
+    member.fleet._take(SimpleNamespace(partition=0, offset=9, value=b"{"))
+    assert member.fleet._book.next(NOW) is None
     assert member.stats.get_value("freshet/requests/expired") == 1
     assert member.stats.get_value("freshet/requests/bad") == 1
-    assert not member.fleet._positions.is_open(0, 8)
-    assert not member.fleet._positions.is_open(0, 9)
+    assert not member.fleet._book.positions.is_open(0, 8)
+    assert not member.fleet._book.positions.is_open(0, 9)
 
 
 async def test_a_request_that_is_lost_holds_nothing_up_for_ever(member):
-    member.fleet._give_up(NOW + 100)
+    member.fleet._book.turn(NOW + 100 + GRACE_SECONDS)
     assert member.fleet.in_flight == 1
-    member.fleet._give_up(NOW + 100 + GRACE_SECONDS)
+    member.fleet._book.turn(NOW + 101 + GRACE_SECONDS)
     assert member.fleet.in_flight == 0
-    assert member.fleet._positions.to_commit() == {0: 8}
+    assert member.fleet._book.positions.to_commit() == {0: 8}
 
 
 def test_an_address_of_ones_own_network_is_refused(member):

@@ -55,8 +55,8 @@ async def test_a_delay_that_robots_txt_asks_for_no_more_is_over(member, body, st
 async def test_what_a_crawler_of_before_has_told_of_a_page_under_way_is_over_too(member):
     request = msgspec.json.encode(CrawlRequest("r1", "http://a.example/1", "a.example", 100.0))
     record = SimpleNamespace(partition=0, offset=7, value=request, headers=())
-    member.fleet._positions.begin(0, 7)
-    assert member.fleet._take(member.fleet._read(record), record)
+    member.fleet._take(record)
+    assert member.fleet._book.next(0.0) is not None
     assert await read_robots(member, "a.example", NONE) == [(0.0, None)]
     assert await read_robots(member, "a.example", NONE) == []
     # Of a host that a redirect leads to Freshet knows nothing, and need not.

@@ -71,6 +71,42 @@ def test_a_page_may_ask_that_no_link_of_it_be_followed(said):
 
 
 @pytest.mark.parametrize(
+    ("said", "is_followed"),
+    [
+        ("index, follow, max-image-preview:none", True),
+        ("max-snippet: -1, max-image-preview: none", True),
+        ("nofollowed, nonesuch", True),
+        ("max-snippet:-1,NoFollow", False),
+        ("max-image-preview:large , none", False),
+    ],
+)
+def test_what_a_page_asks_of_pictures_and_texts_says_nothing_of_its_links(said, is_followed):
+    meta = f'<meta name="robots" content="{said}">'
+    assert bool(links_of(page(anchors("/x"), meta))) is is_followed
+    assert bool(links_of(page(anchors("/x"), headers={"X-Robots-Tag": said}))) is is_followed
+
+
+@pytest.mark.parametrize(
+    ("said", "is_followed"),
+    [
+        (["otherbot: noindex, nofollow"], True),
+        (["otherbot: none", "noindex"], True),
+        (["otherbot: noindex", "nofollow"], False),
+        (["noindex, nofollow, otherbot: index"], False),
+        (["otherbot: noindex, mybot: nofollow"], False),
+        (["MyBot: noindex, nofollow"], False),
+        (["mybot: noindex, otherbot: nofollow"], True),
+        (["unavailable_after: 25 Jun 2030 15:00:00 PST, nofollow"], False),
+        (["unavailable_after: Tuesday, 25-Jun-2030 15:00:00 UTC, nofollow"], False),
+        (["otherbot: max-snippet: 20, nofollow"], True),
+    ],
+)
+def test_what_a_header_asks_of_another_crawler_says_nothing_to_this_one(said, is_followed):
+    shown = page(anchors("/x"), headers={"X-Robots-Tag": said})
+    assert bool(links_of(shown, "MyBot/2.0 (+https://a.example/bot)")) is is_followed
+
+
+@pytest.mark.parametrize(
     "response",
     [
         Response(URL, body=b"\x00\x01"),

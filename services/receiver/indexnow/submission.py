@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from services.receiver.refusing import Refused
 from services.receiver.texts import trimmed
-from shared.contracts.identity import BadUrl, identify, is_private_host
+from shared.contracts.identity import BadHost, BadUrl, host_name, identify, is_private_host
+from shared.rules.host_rules import usual_name
 from shared.runtime.pings import Ping
 
 MOST_URLS: Final = 10_000
@@ -91,18 +92,15 @@ def of_body(body: bytes) -> Submission:
 
 
 def canonical_host(host: str) -> str:
-    """The host as pages are named by it.
+    """The host as pages are named by it, without a port that goes without saying.
 
     Raises:
         Refused: 400, no host.
     """
     try:
-        page = identify(f"http://{host}/")
-    except BadUrl as error:
-        raise Refused(400, f"host: {error}") from error
-    if page.url != f"http://{page.host}/":
-        raise Refused(400, "host: give the authority only, like www.example.com")
-    return page.host
+        return usual_name(host_name(host))
+    except BadHost as error:
+        raise Refused(400, str(error)) from error
 
 
 def key_file(submission: Submission) -> KeyFile:

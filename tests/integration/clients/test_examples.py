@@ -52,19 +52,25 @@ async def test_no_page_ends_an_example(example, local_broker, tmp_path):
             "/later": (503, {"Retry-After": "9" * 10}),
             "/name": (302, {"Location": "http://xn--a/"}),
             "/address": (302, {"Location": "http://[x"}),
+            "/nowhere": (301, {}),
+            "/choices": (300, {}),
             "/nothing": (200, {}),
         }
         # As the URL standard allows, and Java's URI does not; curl would ask for many.
         patterned = await fleet.ask(f"{site.url(4)}?q=[1-3]&r={{a,b}}|^", host)
         odd = [await fleet.ask(f"http://{host}{path}", host) for path in site.odd]
+        site.odd["/same"] = (304, {})
+        same = await fleet.ask(f"http://{host}/same", host)
         nobody = await fleet.ask("http://no_body.invalid/[", "no_body.invalid")
         last = await fleet.ask(site.url(0), host)
         with crawler(command, fleet.settings, tmp_path / "log"):
-            outcomes = await fleet.outcomes(8)
+            outcomes = await fleet.outcomes(11)
 
     assert outcomes[patterned].digest is not None
     assert site.seen["/page/4"] == 1
     *failed, empty = odd
     assert {outcomes[one].result for one in (*failed, nobody)} == {"failed"}
+    # The others ask for no page on a condition, and a server that says this is wrong.
+    assert outcomes[same].result == ("not_modified" if example == "python" else "failed")
     assert outcomes[empty].digest not in (None, outcomes[last].digest, outcomes[patterned].digest)
     assert outcomes[last].digest is not None

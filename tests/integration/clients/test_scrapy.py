@@ -107,3 +107,24 @@ async def test_a_crawler_that_is_killed_leaves_what_it_has_not_answered_to_the_n
     assert site.seen["/page/1"] == 2
     assert list((tmp_path / "warc").glob("*.open")) == []
     assert bodies(tmp_path / "warc") == {site.url(1): site.body(1)}
+
+
+@pytest.mark.slow(8)
+async def test_a_host_that_does_not_answer_keeps_no_other_from_being_crawled(
+    local_broker, tmp_path
+):
+    async with website(80) as site, desk(local_broker.bootstrap_servers) as fleet:
+        [host] = site.hosts
+        other = host.replace("127.0.0.1", "localhost")
+        site.odd = {"/quick": (200, {})}
+        site.answering.clear()
+        slow = [await fleet.ask(site.url(number), host) for number in range(30)]
+        quick = await fleet.ask(f"http://{other}/quick", other)
+        command = [*CRAWL, "--files", tmp_path / "pages", "--set", "CONCURRENT_REQUESTS=16"]
+        with crawler(command, fleet.settings, tmp_path / "log"):
+            assert list(await fleet.outcomes(1)) == [quick]
+            assert sum(site.seen[f"/page/{number}"] for number in range(30)) <= 8
+            site.answering.set()
+            outcomes = await fleet.outcomes(31)
+
+    assert {outcomes[one].http_status for one in slow} == {200}

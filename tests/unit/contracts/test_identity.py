@@ -1,6 +1,9 @@
 """Who a page is: the same name from every spelling, and Kafka's own partition for its host."""
 
 import random
+import unicodedata
+from collections import Counter
+from urllib.parse import quote
 
 import pytest
 from aiokafka.partitioner import DefaultPartitioner
@@ -9,8 +12,10 @@ from url_samples import plain_url, urls
 
 from shared.contracts import identity
 from shared.contracts.identity import (
+    BadHost,
     BadUrl,
     host_id_of,
+    host_name,
     identify,
     is_private_host,
     page_id_of,
@@ -86,6 +91,8 @@ def named(url):
         ("http://example.com\\@b.example/", "http://example.com/@b.example/"),
         ("http://@example.com/", "http://example.com/"),
         ("http://example.com/100%/%zz?%", "http://example.com/100%/%zz?%"),
+        ("https://example.com\u200b.evil.example/", "https://example.com.evil.example/"),
+        ("https://exam\u00adple.com/", "https://example.com/"),
     ],
 )
 def test_spellings_of_a_page_have_one_name(spelling, canonical):
@@ -105,7 +112,7 @@ def test_spellings_of_a_page_have_one_name(spelling, canonical):
         ("https://" + "a" * 64 + ".example/", "part of the host has 64"),
         ("https://example.com@b.example/", "credentials"),
         ("https://:secret@b.example/", "credentials"),
-        ("https://example.com\u200b.evil.example/", "unprintable"),
+        ("https://\u0627\u200c\u0628.example/", "absolute URL"),
         ("https://exam\u202eple.com/", "unprintable"),
         ("https://example.com/%00", "percent-encoded control"),
         ("https://example.com/a%0D%0aHost:%20b", "percent-encoded control"),
@@ -127,6 +134,10 @@ def test_spellings_of_a_page_have_one_name(spelling, canonical):
         ("https://example.com%2fa/", "absolute URL"),
         ("https://example.com%00/", "absolute URL"),
         ("https://\ud800.example/", "unprintable"),
+        ("https://example.com/a\u0085b", "unprintable"),
+        ("https://example.com/a\u2028b", "unprintable"),
+        ("https://example.com/a\u200fb", "unprintable"),
+        ("https://example.com/a\u2067b\u2069", "unprintable"),
         ("file:///etc/passwd", "only http and https"),
         ("data:text/html,a", "only http and https"),
         ("https://", "absolute URL"),
@@ -138,6 +149,37 @@ def test_what_is_no_page_is_refused_without_repeating_secrets(url, reason):
     with pytest.raises(BadUrl, match=reason) as caught:
         identify(url)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "slug",
+    [
+        "می\u200cخواهم",  # Persian, with a joiner that is none
+        "\u0dc1\u0dca\u200d\u0dbb\u0dd3",  # Sinhala, with one that is
+        "\U0001f468\u200d\U0001f469",
+        "a\u00a0b",
+        "a\u00adb",
+        "a\u200bb\ufeff",
+        "\ue000",
+        "\U000105c0",  # newer than the Unicode of Python 3.11
+        "\U000e0fff",  # and what none has yet
+    ],
+)
+def test_what_is_not_to_be_seen_is_encoded_as_browsers_do_it(slug):
+    encoded = f"https://example.com/{quote(slug)}?q={quote(slug)}"
+    page = identify(f"https://example.com/{slug}?q={slug}")
+    assert page.url == encoded
+    assert identify(encoded) == page
+
+
+def test_no_url_has_controls_nor_what_turns_a_text_around_and_all_else_is_its_own():
+    refused = identity._NEVER.findall("".join(map(chr, range(0x110000))))
+    # `identify` asks first whether anything is unprintable, which costs less.
+    assert not any(map(str.isprintable, refused))
+    kinds = Counter(map(unicodedata.category, refused))
+    assert kinds == {"Cc": 65, "Cs": 2048, "Zl": 1, "Zp": 1, "Cf": 12}
+    formats = [c for c in refused if unicodedata.category(c) == "Cf"]
+    assert "BN" not in map(unicodedata.bidirectional, formats)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 7, 64, 1000])
@@ -214,3 +256,31 @@ def test_a_host_that_is_too_long_is_refused_before_it_is_looked_into(monkeypatch
     host = "".join(chr(0x4E00 + n) for n in range(1500))
     with pytest.raises(BadUrl, match="at most 253"):
         identify(f"{before}{host}{after}")
+
+
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("EXAMPLE.com.", "example.com"),
+        ("bücher.example:8080", "xn--bcher-kva.example:8080"),
+        ("example.com:80", "example.com:80"),
+        ("example.com:443", "example.com:443"),
+        ("example.com:080", "example.com:80"),
+        ("[::1]:443", "[::1]:443"),
+        ("https://Example.com:443", "example.com"),
+        ("http://example.com:443", "example.com:443"),
+        ("http://example.com:80", "example.com"),
+        ("https://example.com:80", "example.com:80"),
+    ],
+)
+def test_a_host_that_is_named_is_the_one_that_is_called_so_and_no_other(written, host):
+    assert host_name(written) == host
+    assert host in {identify(f"{scheme}://{host}/").host for scheme in ("http", "https")}
+
+
+@pytest.mark.parametrize(
+    "around", ["{}?x", "{}#x", "{}\\x", "{}/", "https://{}/", "ftp://{}", "a@{}", "https://a://{}"]
+)
+def test_more_than_a_host_is_not_taken_for_one(around):
+    with pytest.raises(BadHost, match="is not a host"):
+        host_name(around.format("example.com"))

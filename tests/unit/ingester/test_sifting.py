@@ -124,10 +124,16 @@ def test_repetitions_are_counted_by_source_and_page_across_batches():
     assert sift_one(encode(values[0]), sifter).repeated == 1
 
 
-def test_made_up_sources_raise_no_page_faster_than_a_few():
+def test_where_none_is_named_no_source_silences_another():
+    others = [Signal("https://a.example/", f"noise-{i}", NOW) for i in range(50)]
+    late = Signal("https://a.example/", "cms", NOW - 20)
+    sifted = make().sift([Record(encode(s)) for s in [*others, late, late, *others]], NOW)
+    assert [s.observed_at for s in sifted.accepted if s.source == "cms"] == [NOW - 20]
+    assert (len(sifted.accepted), sifted.repeated) == (51, 51)
+
+
+def test_where_some_are_named_made_up_sources_raise_no_page_faster_than_a_few():
     signals = [Signal("https://a.example/", f"made-up-{i}", NOW) for i in range(1000)]
-    sifted = make().sift([Record(encode(s)) for s in signals], NOW)
-    assert len(sifted.accepted) == LANES
     named = make(named_sources=frozenset({"cms"}))
     signals.append(Signal("https://a.example/", "cms", NOW))
     sifted = named.sift([Record(encode(s)) for s in signals], NOW)

@@ -5,8 +5,8 @@ import asyncio
 from aiokafka import ConsumerRecord
 
 from services.ingester.handler import SignalHandler
-from services.ingester.sifting import KEY_HEADER
 from shared.runtime.clock import ManualClock
+from shared.runtime.pings import KEY_HEADER
 from shared.runtime.settings import Settings
 
 

@@ -82,6 +82,30 @@ def test_any_json_is_read_where_the_operator_says():
 
 
 @pytest.mark.parametrize(
+    "at",
+    [
+        "",
+        "yesterday",
+        "2026-01-01T00:00:60Z",
+        "Thu, 01 Jan 2026 00:00:07 GMT",
+        "0001-01-01T00:00:00+23:59",
+        "1767225607",
+        {"seconds": 5},
+        [],
+        True,
+    ],
+)
+def test_a_page_whose_time_cannot_be_read_has_changed_when_it_is_heard_of(at):
+    reader = mapped(Mapping("https://a.example/{slug}", "at", "place"))
+    found = read_event(reader, json.dumps({"slug": "x", "at": at, "place": 9}).encode())
+    assert (found.ping.url, found.ping.observed_at) == ("https://a.example/x", None)
+    assert found.cursor == "9"
+    edited = recent_change(7)
+    edited["meta"]["dt"] = at
+    assert said("wikimedia", edited).ping.observed_at is None
+
+
+@pytest.mark.parametrize(
     "event",
     [{}, {"meta": 1}, {"meta": {"uri": "x"}, "type": "edit"}, {"meta": {}, "type": "new"}],
 )

@@ -80,6 +80,14 @@ def test_private_hosts_are_not_taken_unless_the_operator_says_so():
         assert pings_within(*arguments, allow_private=True)
 
 
+@pytest.mark.parametrize("host", ["A.example", "a.example:443", "a.example:80", "a.example."])
+def test_a_host_may_be_written_with_the_port_that_goes_without_saying(host):
+    submission = posted("https://a.example/x", host=host)
+    assert submission.host == "a.example"
+    assert key_file(submission).urls == (f"https://a.example/{KEY}.txt",)
+    assert posted("https://a.example:8443/", host="a.example:8443").host == "a.example:8443"
+
+
 @pytest.mark.parametrize("host", ["", "a.example/x", "a.example?x", "u@a.example", "a b", "a..b"])
 def test_a_host_is_an_authority(host):
     assert status_of(posted, "https://a.example/", host=host) == 400

@@ -11,6 +11,7 @@ from shared.rules.host_rules import (
     FIRST_BACK_OFF_SECONDS,
     PATIENCE,
     HostRules,
+    as_said,
     reach_of,
     reaches_of,
     with_proper_host,
@@ -222,6 +223,28 @@ def test_with_a_limit_or_a_block_a_message_is_about_both_as_ever():
 )
 def test_a_host_may_be_written_in_any_way(written):
     assert with_proper_host(HostLimit(written, 0.5)) == HostLimit("a.example", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("a.example:80", "https://a.example:80"),
+        ("a.example:443", "http://a.example:443"),
+        ("[::1]:443", "http://[::1]:443"),
+        ("a.example:8080", "a.example:8080"),
+        ("a.example", "a.example"),
+    ],
+)
+def test_a_host_on_the_port_of_the_other_scheme_can_be_said(host, said):
+    assert as_said(host) == said
+    assert with_proper_host(HostLimit(said, 0.5)) == HostLimit(host, 0.5)
+
+
+@pytest.mark.parametrize("key", ["a.example:80", "a.example:443"])
+def test_a_tombstone_takes_back_the_rules_of_the_host_that_is_its_key(key):
+    """As that of a host that is erased: it is read as a message that says nothing else."""
+    assert with_proper_host(HostLimit(key)) == HostLimit(key)
+    assert with_proper_host(HostLimit(key, only="block")).host == "a.example"
 
 
 @pytest.mark.parametrize("written", ["https://a.example/robots.txt", "a b", "me@a.example"])
