@@ -23,6 +23,9 @@ CLIENT := clients/scrapy-freshet
 # Where it reaches no registry, pip may know one. What is imported is compiled then; to compile all that
 # there is takes longer than all of the rest.
 $(STAMP): $(LOCK) pyproject.toml $(CLIENT)/pyproject.toml
+	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2> /dev/null || { \
+		echo "Freshet needs Python 3.11 to 3.13 with venv (Debian: apt install python3-venv), and $(PYTHON) is not that:" \
+			"name another, as in \`make run PYTHON=python3.12\`" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	awk '/^[^ #]/ { wanted = /^uv==/ } wanted' $(LOCK) > $(VENV)/uv.lock
 	$(PIP) --require-hashes -r $(VENV)/uv.lock

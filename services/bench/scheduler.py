@@ -141,7 +141,7 @@ def run_size(pages: int, tick_seconds: float, sim_seconds: float, seed: int) -> 
     hosts = max(pages // _PAGES_PER_HOST, 1)
     population = Population(pages, CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, hosts, seed)
     shard, _ = make_filled_shard(population)
-    return measure(Driver(shard, population, seed), tick_seconds, sim_seconds)
+    return measure(Driver(shard, seed), tick_seconds, sim_seconds)
 
 
 def measure(driver: Driver, tick_seconds: float, sim_seconds: float) -> Run:

@@ -24,7 +24,7 @@ _PHASES: Final = (
 def _driver(pages: int, seed: int) -> Driver:
     hosts = max(pages // _PAGES_PER_HOST, 1)
     population = Population(pages, CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, hosts, seed)
-    driver = Driver(make_filled_shard(population)[0], population, seed)
+    driver = Driver(make_filled_shard(population)[0], seed)
     for _ in range(30):
         driver.tick(TICK_SECONDS)
     driver.forget()

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.bench.scheduled_pages import ORIGIN, Population
+from services.bench.scheduled_pages import ORIGIN
 from services.bench.timing import thread_seconds
 from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rows import Rows
@@ -53,8 +53,8 @@ def _rows_at(pages: Rows, sums: NDArray[np.float64], at: NDArray[np.float64]) ->
 class Driver:
     """Lets time pass for a shard: signals arrive, pages are picked, outcomes come back."""
 
-    def __init__(self, shard: Shard, population: Population, seed: int = 1) -> None:
-        self.shard, self.population = shard, population
+    def __init__(self, shard: Shard, seed: int = 1) -> None:
+        self.shard = shard
         self.now = ORIGIN
         self._random = np.random.default_rng(seed)
         self._sums = _sum_groups(shard.pages[: shard.used])

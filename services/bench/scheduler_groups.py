@@ -102,7 +102,7 @@ class _Loaded:
         population = Population(_PAGES, _RATE, _RATE / 2, _HOSTS, seed)
         shard, _ = make_filled_shard(population)
         self.limit = _OF_THEIR_SHARE * _RATE * _GROUPED / _HOSTS / _GROUPS
-        self._driver = Driver(shard, population, seed)
+        self._driver = Driver(shard, seed)
         self._limits = NO_LIMITS
         self.crawled: list[tuple[NDArray[np.int32], NDArray[np.float64]]] = []
         """Hosts and times of the crawls of each tick."""

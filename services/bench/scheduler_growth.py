@@ -29,7 +29,7 @@ def run(first: int = _FIRST_PAGES, last: int = _LAST_PAGES, seed: int = 0) -> di
     warm_up()
     hosts = max(first // _PAGES_PER_HOST, 1)
     population = Population(first, CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, hosts, seed)
-    driver = Driver(make_filled_shard(population)[0], population, seed)
+    driver = Driver(make_filled_shard(population)[0], seed)
     shard = driver.shard
     for _ in range(30):
         driver.tick(_TICK_SECONDS)

@@ -79,7 +79,7 @@ def _run_at_scale(pages: int, seed: int) -> dict[str, Any]:
     # No more than a token saved up, which would count for more than the limits.
     shard.hosts.rows["tokens"][:hosts] = random.random(hosts)
     shard.hosts.rows["filled_at"][:hosts] = ORIGIN
-    driver = Driver(shard, population, seed)
+    driver = Driver(shard, seed)
     for _ in range(5):
         driver.tick(1.0)
     driver.forget()

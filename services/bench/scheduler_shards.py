@@ -200,7 +200,7 @@ def _equal(
         share = 0.3 * CRAWLS_PER_SECOND / shards / population.hosts
         rates = np.where(is_limited, share, _UNLIMITED)
         shard, multiplier = make_filled_shard(population, rates)
-        drivers.append(Driver(shard, population, seed + number))
+        drivers.append(Driver(shard, seed + number))
     return _Process(drivers, multiplier)
 
 
@@ -208,7 +208,7 @@ def _large_host(pages: int, shards: int, seed: int, rate: float = _LARGE) -> _Pr
     process = _varied(pages // 2, shards, seed)
     population = _population(pages // 2, 0.5, 1, seed - 1)
     shard, _ = make_filled_shard(population, np.array([rate]))
-    return _Process([*process.drivers, Driver(shard, population, seed)], process.multiplier)
+    return _Process([*process.drivers, Driver(shard, seed)], process.multiplier)
 
 
 def _new(pages: int, shards: int, seed: int) -> _Process:

@@ -81,7 +81,7 @@ def _loaded(seed: int, *, reasons: bool = False, classes: bool = False) -> Drive
     shard.records["page_class"][:_PAGES] = numbers
     importance = shard.pages["importance"][:_PAGES].astype(np.float64)
     shard.pages["importance"][:_PAGES] = shard.classes.weighted(importance, numbers)
-    return Driver(shard, population, seed)
+    return Driver(shard, seed)
 
 
 def _pass_time(driver: Driver, seconds: float) -> tuple[float, int]:

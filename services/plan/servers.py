@@ -19,6 +19,7 @@ DISK_ROOM: Final = 2.0
 """Over what is needed: updates leave room behind them, and a table can be written anew."""
 
 MEMORY_ROOM: Final = 1.25
+"""Over what is needed, of servers and of workers: a process that reaches its limit is killed."""
 
 KAFKA_ROOM: Final = 1.5
 """Over what topics keep: whole segments are deleted, and late."""

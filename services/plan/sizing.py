@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from services.plan.coefficients import KNOWN
-from services.plan.servers import Kafka, Load, Postgres, kafka_for, postgres_for
+from services.plan.servers import MEMORY_ROOM, Kafka, Load, Postgres, kafka_for, postgres_for
 from shared.contracts.layout import MOST_SHARDS
 
 MOST_PAGES_A_SHARD: Final = 4_000_000
@@ -26,9 +26,6 @@ USED_CORES: Final = 0.5
 
 LOADING_CORES: Final = 1.0
 """Who has shards loads them: that takes a core."""
-
-MEMORY_ROOM: Final = 1.25
-"""The limit over what is needed: a process that reaches it is killed."""
 
 LEAST_MEMORY: Final = 512 * 1024.0**2
 """Of a limit: of workers that hold no pages, bursts are larger than what they use otherwise."""

@@ -3,6 +3,9 @@
 import asyncio
 from pathlib import Path
 
+from psycopg.conninfo import conninfo_to_dict
+
+from deploy.local.postgres import has_listener, is_embedded
 from migrations.found import look
 from migrations.upgrade import migrate
 from services.run.errors import RunRefused
@@ -41,6 +44,22 @@ def require_one_database(settings: Settings) -> None:
         raise RunRefused(
             "`freshet run` brings up a whole system with one database: unset FRESHET_DATABASES, "
             "or start each worker by `freshet worker`"
+        )
+
+
+def require_no_former_run(settings: Settings) -> None:
+    """Refuse the database of a run that is over, before any server is started.
+
+    Raises:
+        RunRefused: a shell that has read the run's environment names it.
+    """
+    words = conninfo_to_dict(settings.database_url.get_secret_value())
+    folder = Path(str(words.get("host") or ""))
+    if is_embedded(folder) and not has_listener(folder):
+        raise RunRefused(
+            "this shell has read the environment of a run that is over: DATABASE_URL leads to "
+            f"{folder}, where no server is. Open another shell, or unset DATABASE_URL, "
+            "KAFKA_BOOTSTRAP_SERVERS and each FRESHET_… that the run gave it"
         )
 
 

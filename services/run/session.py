@@ -14,6 +14,7 @@ from services.run.preparing import (
     make_plan,
     prepare_system,
     publish_budget,
+    require_no_former_run,
     require_one_database,
 )
 from services.run.readiness import wait_until_ready
@@ -69,9 +70,12 @@ class Session:
 
         Raises:
             RunFailed: a process did not start or died for good; says where its log is.
-            RunRefused: the settings name several databases, or the one that they name is not fit.
+            RunRefused: the settings name several databases, or the one that they name is not fit,
+                or was a former run's.
         """
-        require_one_database(load_settings())
+        require_one_database(settings := load_settings())
+        if not self.stack.own_database:
+            require_no_former_run(settings)
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
         for number in STOP_SIGNALS:

@@ -38,7 +38,8 @@ class Stack:
         self.plan_file = self.directory / "world.json"
         self._begins_empty = simulated or options.begins_empty
         self.environment_file = self.directory / "environment"
-        """For `. FILE` in a shell: other commands then talk to this run."""
+        """For `. FILE` in a shell: other commands then talk to this run. It is there while the run
+        is: the next one has other ports."""
         self.status_file = self.directory / "status.json"
         self.result_file = self.directory / "result.json"
         self.ports: dict[str, int] = {}
@@ -91,6 +92,8 @@ class Stack:
                     self._postgres.prepare()  # ends a server that a killed run left behind
                 shutil.rmtree(self.directory)
             self.directory.mkdir(parents=True, exist_ok=True)
+            # A run that was killed left it behind, and its ports are nobody's now.
+            self.environment_file.unlink(missing_ok=True)
             yield
 
     async def start_servers(self) -> None:
@@ -156,6 +159,7 @@ class Stack:
 
     async def stop(self) -> None:
         """Stop everything within five seconds."""
+        self.environment_file.unlink(missing_ok=True)
         await self.supervisor.stop()
         if self._apache is not None:
             # Its data is thrown away, and an orderly end takes longer than anyone waits.

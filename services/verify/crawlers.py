@@ -57,8 +57,6 @@ class Crawlers:
         self.seen = Account()
         """The requests that came, with their offsets."""
         self.requests = 0
-        self.dropped = 0
-        """Requests that are left unanswered on purpose."""
         self.left: set[int] = set()
         """Pages of which a request was left unanswered, and that were not asked for again since;
         without those that were found gone, which are asked for by their own rhythm."""
@@ -155,7 +153,6 @@ class Crawlers:
         while self.arrivals and self.arrivals[0] < written_at - _REMEMBERED_SECONDS:
             self.arrivals.popleft()
         if self._rng.random() < UNANSWERED_SHARE and not self.answers_everything:
-            self.dropped += 1
             self.left |= {request.page_id} - self._gone
             return
         self.left.discard(request.page_id)

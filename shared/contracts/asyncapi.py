@@ -1,7 +1,6 @@
 """The contract as an AsyncAPI 3 document, generated from the topics and the messages."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -75,15 +74,6 @@ def document() -> dict[str, Any]:
             "messages": {topic.name: _message(topic) for topic in TOPICS},
         },
     }
-
-
-def write(path: Path) -> None:
-    """Write the document to a file as JSON.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    path.write_text(json.dumps(document(), indent=2, ensure_ascii=False) + "\n")
 
 
 def _sizes() -> str:

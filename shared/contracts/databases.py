@@ -18,7 +18,8 @@ from shared.contracts.layout import MOST_SHARDS, Layout
 _ENTRY: Final = re.compile(r"(?:^|[,\s])\s*(\d{1,6})(?:-(\d{1,6}))?=")
 """The beginning of an entry. A URL may have commas itself, but nothing like this after one."""
 
-_SCHEMES: Final = ("postgresql://", "postgres://")
+SCHEMES: Final = ("postgresql://", "postgres://")
+"""Of a database's URL, as libpq has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ def _entries(text: str) -> list[tuple[set[int], str]]:
         if last >= MOST_SHARDS:
             raise ValueError(f"range {name} goes beyond {MOST_SHARDS} shards")
         url = text[one.end() : end].strip().rstrip(",").strip()
-        if not url.startswith(_SCHEMES) or re.search(r"\s", url):
+        if not url.startswith(SCHEMES) or re.search(r"\s", url):
             raise ValueError(f"range {name} needs a URL that begins with postgresql://")
         if url.count("://") > 1:
             # An open range, or another mark between two entries: all would be in one database.

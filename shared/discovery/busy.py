@@ -3,9 +3,9 @@
 from typing import Final
 
 from shared.discovery.dates import seconds_until
+from shared.runtime.acceptance import BUSY_STATUSES
 from shared.runtime.fetching import Fetched, FetchFailed
 
-_BUSY: Final = frozenset({429, 503})
 _MOST_DIGITS: Final = 9
 """Of seconds; more is no time that anybody means."""
 
@@ -30,7 +30,7 @@ def require_not_busy(answer: Fetched, now: float, who: str) -> None:
     Raises:
         Busy: it does.
     """
-    if answer.status in _BUSY:
+    if answer.status in BUSY_STATUSES:
         asked = _seconds_until(answer.headers.get("Retry-After", ""), now)
         raise Busy(f"{who} answers {answer.status}", asked)
 

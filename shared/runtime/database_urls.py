@@ -6,8 +6,9 @@ that is found here first, and told without them.
 
 import re
 from typing import Final
+from urllib.parse import unquote
 
-_SCHEMES: Final = ("postgresql://", "postgres://")
+from shared.contracts.databases import SCHEMES
 
 _NO_CODE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")
 
@@ -34,16 +35,28 @@ def check_database_url(name: str, url: str) -> None:
     Raises:
         ValueError: says what is wrong, and nothing of the URL, which may be secret.
     """
-    if not url.startswith(_SCHEMES):
+    if not url.startswith(SCHEMES):
         if not _WORDS.fullmatch(url):
             raise ValueError(
                 f"{name}: it must begin with postgresql://, or consist of words like "
                 "host=db dbname=freshet"
             )
         return
-    if _NO_CODE.search(url):
+    if _NO_CODE.search(url) or not _is_text(url):
         raise ValueError(f"{name}: a % in it is no code of a character: {_WRITTEN}")
-    authority = _AUTHORITY.match(url.partition("://")[2])
-    hosts = authority[0].rpartition("@")[2] if authority is not None else ""
+    authority = _AUTHORITY.findall(url.partition("://")[2])[0]
+    if authority.count("@") > 1:
+        # libpq ends the password at the first one, and says what it then looks up as a host.
+        raise ValueError(f"{name}: there is more than one @ before the database: {_WRITTEN}")
+    hosts = authority.rpartition("@")[2]
     if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
         raise ValueError(f"{name}: what follows the host is no port: {_WRITTEN}")
+
+
+def _is_text(url: str) -> bool:
+    """Whether what is written in codes of characters is some in UTF-8."""
+    try:
+        unquote(url, errors="strict")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -52,7 +52,7 @@ STOP_SECONDS: Final = 2.0
 _FORM: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.{0,200})?")
 _SAMPLED: Final = 1
 _HEADERS: Final = attrgetter("headers")
-_PACKAGES: Final = "pip install 'freshet[traces]'"
+_PACKAGES: Final = "pip install '.[traces]' in a checkout of Freshet"
 _SECRETS: Final = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
 """Of OpenTelemetry's variables: files may give them, as all our secrets."""
 _EXPORTERS: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}

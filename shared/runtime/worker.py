@@ -60,7 +60,8 @@ from shared.runtime.write_watch import WRITES
 log = structlog.get_logger(__name__)
 
 EXIT_STALLED = 70
-"""Exit code of a worker that ended itself because it made no progress."""
+"""Exit code of a worker that ended itself to be started again (`end_now`): it made no progress, or
+what it has in memory or is connected to is worth nothing any more. Its last log line says why."""
 
 STOP_SECONDS = 8.0
 """The batch at hand is given so long to finish on SIGTERM; the whole stop takes under ten."""

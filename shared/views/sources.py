@@ -45,10 +45,11 @@ def sources(
         seconds: of the wall; what is learned is left out for sites that would come later.
 
     Returns:
-        for each `site`, `url`, `kind`, `found_by`, `source`, `entries`, `pages`, `signals`,
-        `precision`, `recall`, `delay_seconds`, `staleness_saved` (pages of importance one),
-        `cost_crawls_a_day`, `bytes_a_day`, `every_seconds`, `by_value`, `polls`, `gaps`, `read_at`
-        (Unix seconds), `failures` and `reason`. None: not known, or there is no such thing.
+        for each `site`, `url`, `kind`, `found_by`, `source`, `entries`, `bad_entries`, `pages`,
+        `signals`, `precision`, `recall`, `delay_seconds`, `staleness_saved` (pages of importance
+        one), `cost_crawls_a_day`, `bytes_a_day`, `every_seconds`, `by_value`, `polls`, `gaps`,
+        `read_at` (Unix seconds), `failures` and `reason`. None: not known, or there is no such
+        thing.
 
     Raises:
         psycopg.Error: the database is away, or refuses.
@@ -68,8 +69,9 @@ def streams(
 ) -> list[dict[str, Any]]:
     """All streams of events that were ever read, by source; as `sources`.
 
-    `entries` are its events and `polls` its connections, which are its cost. Recall is of the hosts
-    that it says most of. A source that a stream has besides (edits by bots) costs nothing more.
+    `entries` are its events, `bad_entries` those that could not be read, and `polls` its
+    connections, which are its cost. Recall is of the hosts that it says most of. A source that a
+    stream has besides (edits by bots) costs nothing more.
 
     Args:
         connection: to the database.
@@ -155,6 +157,7 @@ def _described(
         "found_by": row.found_by,
         "source": row.source,
         "entries": row.entries,
+        "bad_entries": None,
         "pages": row.pages,
         "signals": row.signals,
         "precision": None if record is None else record.precision,
@@ -195,6 +198,7 @@ def _stream(
         "found_by": "settings",
         "source": sums.source,
         "entries": sums.events,
+        "bad_entries": sums.bad_events,
         "pages": 0,
         "signals": sums.signals,
         "precision": precision,

@@ -78,6 +78,11 @@ FRESHET_FRONTIER_PORT: the service of the frontier goes by the port that is ther
 {{- fail (printf "%s cannot stand under settings: %s" $name $instead) }}
 {{- end }}
 {{- end -}}
+{{- range list $values.settings .settings }}
+{{- if not (has (get . "FRESHET_HTTP_HOST" | default "0.0.0.0") (list "0.0.0.0" "::")) }}
+{{- fail "FRESHET_HTTP_HOST must be 0.0.0.0, or :: where addresses are of IPv6: the probes and the services come to the pod's own address" }}
+{{- end }}
+{{- end -}}
 {{- $all := dict "KAFKA_BOOTSTRAP_SERVERS" $values.kafka.bootstrapServers "FRESHET_PARTITIONS" $values.shards "FRESHET_REPLICATION_FACTOR" $values.kafka.replicationFactor "FRESHET_HTTP_HOST" "0.0.0.0" "FRESHET_LOG_FORMAT" "json" -}}
 {{- with $values.kafka.tls }}{{ if .secret }}
 {{- /* Without it nothing would look at the certificates. */}}

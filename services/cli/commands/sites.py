@@ -52,12 +52,14 @@ def add(
     as_json: bool,
 ) -> None:
     """Watch the site at URL, or change how it is watched."""
+    from services.cli.named_hosts import named_host  # noqa: PLC0415
     from services.cli.written_urls import page_of  # noqa: PLC0415
-    from shared.contracts.identity import host_name, is_private_host  # noqa: PLC0415
+    from shared.contracts.identity import is_private_host  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.watched import Site  # noqa: PLC0415
 
-    settings, page, named_hosts = load_settings(), page_of(url), [host_name(one) for one in hosts]
+    settings, page = load_settings(), page_of(url)
+    named_hosts = [named_host(settings, one) for one in hosts]
     if is_private_host(page.host) and not settings.allow_private_hosts:
         raise UserError(
             f"{page.host} is not on the public internet: FRESHET_ALLOW_PRIVATE_HOSTS lets it"
@@ -94,9 +96,10 @@ def list_(as_json: bool) -> None:
     one are fresh, on average, because it is read every so many seconds and not only every
     FRESHET_POLLER_LONGEST_SECONDS; cost is its polls in crawls a day. A dash: not known yet.
 
-    Of a stream (FRESHET_POLLER_STREAMS) entries are events, polls are connections, gaps are times
-    that its server had forgotten our place, and failures are connections in a row that brought
-    nothing. A site is what `freshet sites add` was told; a stream has none.
+    Of a stream (FRESHET_POLLER_STREAMS) entries are events, bad entries those that could not be
+    read, polls are connections, gaps are times that its server had forgotten our place, and
+    failures are connections in a row that brought nothing. A site is what `freshet sites add` was
+    told; a stream has none.
     """
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.views.answers import sources_answer, streams_answer  # noqa: PLC0415

@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from services.replay.polite_crawling import PoliteCrawling
-
-Floats = NDArray[np.float64]
 
 Told = Callable[[float], None]
 """Called with the share of the experiment that is done."""

@@ -11,7 +11,7 @@ A page is in one place at a time, and its `bucket` says which:
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,6 @@ URGENT: Final = 0xFFFD
 PENNED: Final = 0xFFFC
 
 NO_ITEM: Final = 0
-
-Number = TypeVar("Number", bound=np.generic)
 
 
 class Board(NamedTuple):

@@ -9,8 +9,6 @@ from functools import lru_cache
 from random import Random
 from typing import Any, Final
 
-import structlog
-
 from services.coordinator.worker import Coordinator
 from services.estimator.worker import Estimator
 from services.ingester.worker import Ingester
@@ -24,8 +22,6 @@ from shared.runtime.page_class_terms import ClassTerms
 from shared.runtime.settings import Settings
 from shared.runtime.worker import STOP_LIMIT_SECONDS, STOP_SECONDS, WorkerService
 from shared.units import SECONDS_PER_DAY
-
-log = structlog.get_logger(__name__)
 
 _KINDS: Final[dict[str, Callable[[Settings], WorkerService]]] = {
     "ingester": Ingester,

@@ -11,7 +11,6 @@ import pytest
 from apache import ONCE
 from workers import WorkerProcess, reader, settings_for, worker
 
-from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
@@ -24,15 +23,6 @@ from shared.runtime.settings import Settings
 pytestmark = pytest.mark.slow(10)
 
 GRID = [10 ** (k / 8) for k in range(-24, 9)]
-
-
-@pytest.fixture
-async def own_postgres(scratch_dir):
-    """A PostgreSQL server for one test alone, which may stop it and start it again."""
-    server = EmbeddedPostgres(scratch_dir / f"postgres-{uuid.uuid4().hex[:8]}")
-    await asyncio.to_thread(server.start)
-    yield server
-    await asyncio.to_thread(server.stop)
 
 
 @contextlib.asynccontextmanager

@@ -78,6 +78,7 @@ async def test_each_view_says_what_the_command_says(viewed, view_database):
     for view, one in zip(sources["streams"], (stream, bots), strict=True):
         assert view | {"recall": None} == one | {"recall": None}
     assert (stream["url"], stream["polls"], stream["cost_crawls_a_day"]) == (STREAM, 96, 48.0)
+    assert (stream["entries"], stream["bad_entries"], told["bad_entries"]) == (5000, 12, None)
     assert (stream["failures"], stream["gaps"], stream["bytes_a_day"]) == (3, 1, 5e8)
     assert 0.0 < stream["precision"] <= 1.0
     assert 0.0 < stream["recall"] <= 1.0

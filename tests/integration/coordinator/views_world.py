@@ -122,8 +122,9 @@ def _add_streams(connection, now):
     own = StreamNews("changes", STREAM, now - 2 * DAY, 0, "", connections=1)
     write_streams(connection, "1", own)
     own = own._replace(read_at=now, failures=3, reason=HOSTILE, connections=95, gaps=1)
-    own = own._replace(bytes_read=10**9, events=5000, signals=8, exact_signals=8)
-    own = own._replace(delay_seconds=80.0, worth=4.0, worth_signals=8.0, worth_days=2.0)
+    own = own._replace(bytes_read=10**9, events=5000, bad_events=12)
+    own = own._replace(signals=8, exact_signals=8, delay_seconds=80.0)
+    own = own._replace(worth=4.0, worth_signals=8.0, worth_days=2.0)
     bots = StreamNews("changes-bots", STREAM, now, 0, "", signals=7)
     write_streams(connection, "2", own, bots)
     # The receiver hears of the same from somebody who is later.

@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
+from scratch import leftovers
 
 from deploy.docs.places import TOP
 
@@ -38,11 +38,6 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-
-
-def leftovers(folder: Path) -> list[str]:
-    lines = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
-    return [" ".join(line) for line in lines if any(str(folder) in part for part in line)]
 
 
 @pytest.mark.slow(35)

@@ -167,3 +167,11 @@ def a_day_of_life(broker):
             PageUpdate("remove", URLS[5], updated_at=NOW + 2 * DAY),
         ),
     ]
+
+
+async def grown_up(start, kafka):
+    """An estimator whose pages have had a day of life."""
+    handler = await start(kafka)
+    for batch in a_day_of_life(kafka):
+        await handler.handle(batch)
+    return handler

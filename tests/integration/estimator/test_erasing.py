@@ -4,7 +4,7 @@ import numpy as np
 import psycopg
 import pytest
 from aiokafka import ConsumerRecord
-from estimator_world import DAY, NOW, SHARDS, URLS, a_day_of_life, contents, crawl, signal, upsert
+from estimator_world import DAY, NOW, SHARDS, URLS, contents, crawl, grown_up, signal, upsert
 
 from services.estimator.shard import PAGE, Shard
 from shared.contracts.identity import host_id_of, identify, shard_of
@@ -21,14 +21,6 @@ OF_HOST = [url for url in URLS if identify(url).host == HOST]
 
 def erase(url, at, *, whole_host=False):
     return PageUpdate("remove", url, updated_at=at, for_good=True, whole_host=whole_host)
-
-
-async def grown_up(start, kafka):
-    """An estimator whose pages have had a day of life."""
-    handler = await start(kafka)
-    for batch in a_day_of_life(kafka):
-        await handler.handle(batch)
-    return handler
 
 
 def kept_of_each(settings, urls):

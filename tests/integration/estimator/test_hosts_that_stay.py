@@ -1,7 +1,7 @@
 """A host is erased, and something newer is known of it: it stays, and its shard can be loaded."""
 
 import pytest
-from estimator_world import DAY, NOW, SHARDS, URLS, a_day_of_life
+from estimator_world import DAY, NOW, SHARDS, URLS, grown_up
 from psycopg import connect
 
 from shared.contracts.identity import host_id_of, identify, shard_of
@@ -20,13 +20,6 @@ def erasure(host):
 
 def urls_of(host):
     return [url for url in URLS if identify(url).host == host]
-
-
-async def grown_up(start, kafka):
-    handler = await start(kafka)
-    for batch in a_day_of_life(kafka):
-        await handler.handle(batch)
-    return handler
 
 
 def rules_of(settings, host):

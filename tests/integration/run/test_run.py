@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
+from scratch import leftovers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
 
@@ -38,11 +38,6 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=folder,
         timeout=280,
     )
-
-
-def leftovers(folder: Path) -> list[str]:
-    lines = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
-    return [" ".join(line) for line in lines if any(str(folder) in part for part in line)]
 
 
 @pytest.mark.slow(30)

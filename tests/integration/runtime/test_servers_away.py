@@ -11,7 +11,6 @@ from aiokafka import TopicPartition
 from apache import OWN_ONCE
 from workers import WorkerProcess, settings_for, worker
 
-from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
@@ -24,15 +23,6 @@ pytestmark = pytest.mark.slow(10)
 
 PATIENCE_SECONDS = 60.0
 MEGABYTE = 1024 * 1024
-
-
-@pytest.fixture
-def own_postgres(scratch_dir):
-    """A server for one test alone, which may stop it and start it again."""
-    server = EmbeddedPostgres(scratch_dir / f"pg-{uuid.uuid4().hex[:8]}")
-    server.start()
-    yield server
-    server.stop()
 
 
 async def prepared(broker, database_url, **more):

@@ -10,7 +10,6 @@ from group_member import member, until
 from prometheus_client import REGISTRY
 from workers import settings_for, worker
 
-from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
 from services.estimator.handler import EstimatorHandler
 from services.estimator.worker import TOPICS as ESTIMATED
@@ -243,14 +242,6 @@ async def test_an_ingester_whose_publication_waits_goes_on(settings, publisher):
         await asyncio.wait([running], timeout=10)
         running.cancel()
         await reader.stop()
-
-
-@pytest.fixture
-def own_postgres(scratch_dir):
-    server = EmbeddedPostgres(scratch_dir / f"pg-{uuid.uuid4().hex[:8]}")
-    server.start()
-    yield server
-    server.stop()
 
 
 class Announcer:

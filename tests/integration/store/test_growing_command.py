@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 from holding_shards import GROWN, PAGES, alone, have_taken, quiet, schedulers
-from store_contents import SHARDS, fill, urls_of_shard
+from store_contents import SHARDS
 
 from services.cli import group_limits, growth, kafka
 from services.cli.main import main
@@ -15,12 +15,6 @@ from shared.contracts.layout import Layout
 from shared.store.growth import begin_growth
 from shared.store.layout import fetch_layout
 from shared.store.splitting import SplitFailed, prepare, split_all
-
-
-@pytest.fixture
-def filled(store):
-    fill(store, [url for shard in range(SHARDS) for url in urls_of_shard(shard, PAGES)])
-    return store
 
 
 @pytest.fixture

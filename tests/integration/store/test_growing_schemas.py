@@ -3,7 +3,7 @@ shard has must know each table that has something of it."""
 
 import psycopg
 import pytest
-from store_contents import SHARDS, fill, urls_of_shard
+from store_contents import SHARDS
 
 from shared.contracts.databases import Databases
 from shared.contracts.layout import Layout
@@ -12,13 +12,6 @@ from shared.store.layout import fetch_layout
 from shared.store.splitting import prepare, require_can_grow, split_all
 
 GROWN = 2 * SHARDS
-PAGES = 10
-
-
-@pytest.fixture
-def filled(store):
-    fill(store, [url for shard in range(SHARDS) for url in urls_of_shard(shard, PAGES)])
-    return store
 
 
 def set_revision(url, number):

@@ -17,7 +17,7 @@ from holding_shards import (
     quiet,
     schedulers,
 )
-from store_contents import NOW, SHARDS, fill, urls_of_shard
+from store_contents import NOW, SHARDS, urls_of_shard
 
 from services.cli.shards import shards_now
 from shared.contracts.identity import identify
@@ -29,12 +29,6 @@ from shared.store.splits import SplitState, hold, read_splits
 from shared.store.splitting import SplitFailed, finish, prepare, split_all
 from shared.store.writer import Observations, append_observations, ensure_observation_partition
 from shared.store.writer_lock import WRITER_LOCK
-
-
-@pytest.fixture
-def filled(store):
-    fill(store, [url for shard in range(SHARDS) for url in urls_of_shard(shard, PAGES)])
-    return store
 
 
 def pages_by_shard(url):

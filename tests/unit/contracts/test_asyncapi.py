@@ -1,10 +1,9 @@
 """The AsyncAPI document says what the topics say, and all its references lead somewhere."""
 
-import json
 import re
 from pathlib import Path
 
-from shared.contracts.asyncapi import document, write
+from shared.contracts.asyncapi import document
 from shared.contracts.codec import MAX_MESSAGE_BYTES, most_bytes
 from shared.contracts.topics import TOPICS
 
@@ -76,9 +75,3 @@ def test_how_long_a_message_may_be_is_said():
     text = (Path(__file__).parents[3] / "docs/connect/index.md").read_text()
     assert f"of {MAX_MESSAGE_BYTES // 1024} KiB at most" in text
     assert f"`discoveries` may have {sizes['discoveries'] // 1024**2} MiB" in text
-
-
-def test_the_document_is_written_as_json(tmp_path):
-    path = tmp_path / "asyncapi.json"
-    write(path)
-    assert json.loads(path.read_text()) == document()

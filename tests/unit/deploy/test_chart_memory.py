@@ -7,7 +7,8 @@ import yaml
 from rendered_chart import CHART, EXAMPLES, VALUES
 
 from services.plan.coefficients import read_measured
-from services.plan.sizing import MEMORY_ROOM, PAGES_A_HOST, VIEW_BYTES, VIEWS
+from services.plan.servers import MEMORY_ROOM
+from services.plan.sizing import PAGES_A_HOST, VIEW_BYTES, VIEWS
 from shared.runtime.settings import Settings
 
 COST = {name: coefficient.value for name, coefficient in read_measured().items()}

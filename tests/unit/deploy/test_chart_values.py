@@ -3,10 +3,12 @@
 import json
 
 import pytest
+import yaml
 from rendered_chart import (
     ALL,
     CHART,
     container_of,
+    helm,
     of_kind,
     plain_environment,
     refusal,
@@ -41,6 +43,20 @@ def test_a_setting_that_the_chart_gives_by_itself_is_refused(where, setting, ins
     )
 
 
+@pytest.mark.parametrize("where", ["settings", "workers.scheduler.settings"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "10.0.0.7"])
+def test_workers_that_no_probe_would_reach_are_refused(where, host):
+    assert "FRESHET_HTTP_HOST must be 0.0.0.0, or ::" in " ".join(
+        refusal(f'{where}={{"FRESHET_HTTP_HOST":"{host}"}}').split()
+    )
+
+
+def test_workers_may_listen_on_ipv6():
+    documents = rendered((), 'settings={"FRESHET_HTTP_HOST":"::"}')
+    for document in workers_of(documents).values():
+        assert plain_environment(container_of(document))["FRESHET_HTTP_HOST"] == "::"
+
+
 def test_the_schedulers_that_the_coordinators_page_asks_may_be_others():
     documents = rendered((), 'settings={"FRESHET_SCHEDULER_URLS":"http://others:6067"}')
     given = plain_environment(container_of(workers_of(documents)["coordinator"]))
@@ -60,6 +76,27 @@ def test_an_annotation_of_a_pod_goes_before_the_charts_own():
 @pytest.mark.parametrize("value", ['podAnnotations={"a":true}', 'nodeSelector={"gpu":1}'])
 def test_what_kubernetes_takes_as_text_alone_is_refused_as_anything_else(value):
     assert value.partition("=")[0] in refusal(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("networkPolicy", "networkPolicy.enabled", "networkPolicy.fromNamespaces"),
+        *("maxUnavailable", "keda.prometheus", "keda.scaleDownSeconds"),
+    ],
+)
+def test_what_is_taken_away_and_has_no_default_is_refused(value):
+    assert f"missing property '{value.rpartition('.')[2]}'" in refusal(f"{value}=null")
+
+
+def test_nobody_is_let_in_where_no_namespace_is_named():
+    """The schema refuses it; helm does not look at that where it is told not to."""
+    unlooked = ("--skip-schema-validation", "--set-json", "networkPolicy.fromNamespaces=null")
+    done = helm("template", "freshet", str(CHART), *unlooked)
+    policies = of_kind(yaml.safe_load_all(done.stdout), "NetworkPolicy")
+    assert policies["freshet"]["spec"]["policyTypes"] == ["Ingress"]
+    # A rule without sources would be one of all sources.
+    assert not policies["freshet"]["spec"]["ingress"]
 
 
 def test_names_that_look_like_numbers_stay_names():

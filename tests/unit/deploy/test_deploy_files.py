@@ -60,6 +60,18 @@ def test_composes_workers_are_the_workers_on_their_ports():
     assert services["migrate"]["command"] == ["migrate"]
 
 
+def test_what_compose_publishes_by_itself_is_said():
+    head = (TOP / "docker-compose.yml").read_text().partition("\nname:")[0]
+    page = (TOP / "docs/connect/cluster.md").read_text()
+    for name in ("kafka", "postgres"):
+        [published] = COMPOSE["services"][name]["ports"]
+        found = re.fullmatch(r"127\.0\.0\.1:\$\{(\w+):-(\d+)\}:\d+", published)
+        assert found is not None
+        for word in found.groups():
+            assert word in head
+            assert word in page
+
+
 def test_composes_coordinators_ask_every_scheduler_about_a_page():
     asked = COMPOSE["services"]["coordinator"]["environment"]["SCHEDULER_URLS"]
     assert asked == f"http://scheduler:{DEFAULT_PORTS['scheduler']}"

@@ -103,7 +103,8 @@ def test_views_of_one_database_are_as_before(monkeypatch):
         "postgresql:///freshet?host=/var/run/postgresql",
         "postgresql://u@%2Fvar%2Frun/freshet",
         "postgresql://u:50%25off@a:5432,b:5433,[::1]:5434/freshet?sslmode=verify-full",
-        "postgresql://u:hid@den@a/freshet",
+        "postgresql://u:hid%40den@a/freshet?user=u@v@w",
+        "postgresql://u:pässwörd%C3%A4@a/freshet",
         "host=a dbname=freshet",
         r" host = a password = 'hid \' den' user=u@v dbname=it's\ mine ",
     ],
@@ -119,6 +120,8 @@ def test_what_libpq_understands_is_taken(monkeypatch, url):
     [
         ("postgresql://u:50%hidden@a/freshet", "database_url: a % in it is no code"),
         ("postgresql://u:hidden%00@a/freshet", "database_url: a % in it is no code"),
+        ("postgresql://u:hid%ccden@a/freshet", "database_url: a % in it is no code"),
+        ("postgresql://a/freshet?password=hid%ccc", "database_url: a % in it is no code"),
         ("postgresql://u:hid/den@a/freshet", "database_url: what follows the host is no port"),
         ("mysql://u:hidden@a/freshet", "database_url: it must begin with postgresql://"),
         ("postgresql+psycopg://u:hidden@a/freshet", "it must begin with postgresql://"),
@@ -134,6 +137,17 @@ def test_what_libpq_would_quote_is_refused_before_it_sees_it(monkeypatch, url, s
     with pytest.raises(SettingsError, match=said) as caught:
         load_settings()
     assert not {"hid", "den"} & set(re.findall("hid|den", str(caught.value)))
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:hid@den@a/db", "postgresql://u:hid@den@a,b/db"])
+def test_what_libpq_would_take_for_a_host_and_name_is_refused(monkeypatch, url):
+    """It looks it up, and says which host there is none of."""
+    assert "den" in conninfo_to_dict(url)["host"]
+    monkeypatch.setenv("DATABASE_URL", url)
+    with pytest.raises(SettingsError, match="database_url: there is more than one @") as caught:
+        load_settings()
+    assert "%40 for @" in str(caught.value)
+    assert not re.findall("hid|den", str(caught.value))
 
 
 @pytest.mark.parametrize("name", ["FRESHET_DATABASES", "FRESHET_VIEW_DATABASE_URL"])

@@ -203,7 +203,7 @@ def test_spans_are_of_the_worker_unless_the_environment_names_another(monkeypatc
 def test_a_missing_package_is_named_at_the_start(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with pytest.raises(
-        SettingsError, match=r"FRESHET_TRACE_SHARE.*pip install 'freshet\[traces\]'"
+        SettingsError, match=r"FRESHET_TRACE_SHARE.*pip install '\.\[traces\]' in a checkout"
     ):
         make_tracing(Settings(trace_share=0.5), "ingester")
 

@@ -24,7 +24,7 @@ def shard_in_its_life(*, never_crawled, late_seconds=0.0, count=PAGES):
     shard, multiplier = make_filled_shard(population, request_timeout=3.0)
     shard.pages["last_crawled_at"][:count] -= late_seconds
     shard.pages["last_crawled_at"][: round(never_crawled * count)] = NEVER
-    return Driver(shard, population, 3), multiplier
+    return Driver(shard, 3), multiplier
 
 
 def shard_of_equals(*, never_crawled, count=PAGES):
@@ -225,7 +225,7 @@ def test_where_no_more_are_listed_than_are_kept_no_guard_is_found():
 def test_some_unanswered_requests_in_every_tick_do_not_let_the_list_grow():
     population = Population(PAGES, RATE, 0.0, PAGES // 50, seed=3)
     shard, _ = make_filled_shard(population, request_timeout=3.0, failed_retry=1.0)
-    driver = Unanswering(shard, population, 3)
+    driver = Unanswering(shard, 3)
     sizes = []
     for _ in range(2000):
         driver.tick(TICK, RATE, 0.0)

@@ -57,7 +57,7 @@ def test_a_page_whose_request_is_left_unanswered_is_noted_until_it_is_asked_for_
     request = CrawlRequest(
         *("0-1-1", 1, "https://a.example/1", "a.example"), *(1.0, 9.0, 0.0, 0.0, "value")
     )
-    while not crawlers.dropped:
+    while not crawlers.left:
         crawlers._take(encode(request), 0.0)
     assert crawlers.left == {1}
 
