@@ -64,6 +64,27 @@ async def test_what_the_database_refuses_is_set_aside_and_the_rest_is_done(
     assert handler.trouble is None
 
 
+async def test_nothing_is_behind_a_position_before_its_letter_is_with_the_broker(
+    settings, start, kafka, database, monkeypatch
+):
+    """Who dies between the two reads it again."""
+    refuse_importance(database)
+    handler = await start(kafka)
+    await handler.handle(kafka.batch(upsert(URLS[0])))
+    before, seen, publish = positions(database), [], kafka.publish
+
+    async def looked_at(announcements, refused):
+        if refused:
+            seen.append(positions(database))
+        return await publish(announcements, refused)
+
+    monkeypatch.setattr(kafka, "publish", looked_at)
+    await handler.handle(kafka.batch(upsert(URLS[0], NOW + 1.0, importance=REFUSED_IMPORTANCE)))
+    assert len(kafka.refused) == 1
+    assert seen == [before]
+    assert positions(database) != before
+
+
 async def test_crawls_and_signals_around_a_refused_one_count_once(settings, start, kafka, database):
     first, second, third = a_day_of_life(kafka)
     handler = await start(kafka)

@@ -89,6 +89,23 @@ async def test_no_room_is_made_while_somebody_reads_for_long(settings, database,
     assert len(partitions(database)) == 1
 
 
+async def test_a_server_that_has_forgotten_a_partition_gets_it_again(
+    settings, database, start, kafka
+):
+    handler = await start(kafka)
+    handler._clock = ManualClock(NOW + 2 * DAY)
+    await handler.handle(kafka.batch(upsert(URLS[0]), crawl(URLS[0], NOW + 1)))
+    await handler.handle(kafka.batch(crawl(URLS[0], NOW + DAY)))
+    made = partitions(database)
+    # A standby that was promoted without the last things that were done.
+    database.execute(f"DROP TABLE observations_{made[-1]}")
+    database.commit()
+    handler._store.close()
+    await handler.handle(kafka.batch(crawl(URLS[0], NOW + 2 * DAY)))
+    assert partitions(database) == made
+    assert kafka.refused == []
+
+
 async def test_a_database_that_is_away_is_for_the_next_time(settings):
     away = settings.model_copy(
         update={"database_url": type(settings.database_url)("postgresql://127.0.0.1:1/none")}

@@ -116,6 +116,34 @@ async def test_after_a_second_growth_what_was_sent_before_the_first_still_counts
     assert growing.learned() == still.learned()
 
 
+async def test_nothing_is_behind_a_position_before_it_is_passed_on(two, monkeypatch):
+    """Who dies between the two reads it again."""
+    _, growing = two
+    await growing.start(range(SHARDS))
+    begin_growth(growing.url, GROWN)
+    for shard in range(SHARDS):
+        growing.split(shard)
+    await growing.stop()
+    await growing.start(range(GROWN))
+    for url in URLS:
+        growing.log.add(upsert(url), SHARDS)
+    seen, pass_on = [], growing.log.pass_on
+
+    async def looked_at(misplaced):
+        with psycopg.connect(growing.url) as connection:
+            query = "SELECT next_offset FROM stream_positions WHERE topic = %s AND partition = %s"
+            for one in misplaced:
+                place = one.record.topic, one.record.partition
+                [(position,)] = connection.execute(query, place).fetchall() or [(0,)]
+                seen.append(position <= one.record.offset)
+        await pass_on(misplaced)
+
+    monkeypatch.setattr(growing.log, "pass_on", looked_at)
+    await growing.settle()
+    assert len(seen) == growing.log.passed_on > 0
+    assert all(seen)
+
+
 async def test_a_record_of_another_family_is_still_a_mistake(two):
     _, growing = two
     begin_growth(growing.url, GROWN)

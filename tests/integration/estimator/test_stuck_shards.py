@@ -76,6 +76,23 @@ async def test_the_others_go_on_and_it_follows_once_it_is_free(settings, start, 
     assert_schedulers_know(settings, kafka)
 
 
+async def test_a_shard_that_is_locked_is_not_behind_what_it_has_not_applied(settings, start, kafka):
+    """Though the reader has passed it, and what came last is no record."""
+    handler = await start(kafka)
+    await handler.handle(kafka.batch(*map(upsert, URLS)))
+    handler._store._connection.execute("SET lock_timeout = '300ms'")
+    handler._store._connection.commit()
+    batch = kafka.batch(*(crawl(url, NOW + DAY) for url in URLS))
+    [(topic, parts)] = batch.items()
+    end = parts[STUCK][-1].offset + 2
+    with psycopg.connect(settings.database_url.get_secret_value()) as other:
+        other.execute(LOCKS["a page"], (STUCK,))
+        assert await handler.handle(batch) == {STUCK}
+        await handler.reached({(topic, STUCK): end})
+    assert await handler.handle({topic: {STUCK: parts[STUCK]}}) == set()
+    assert crawls(settings) == expected(range(SHARDS), 1)
+
+
 async def test_one_that_cannot_be_loaded_does_not_keep_the_others_waiting(settings, start, kafka):
     before = await start(kafka)
     await before.handle(kafka.batch(*map(upsert, URLS)))

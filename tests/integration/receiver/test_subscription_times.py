@@ -10,9 +10,11 @@ from services.receiver.websub.subscriptions import REFUSED_SECONDS, RENEW_AFTER,
 from shared.store.subscriptions import (
     add_subscription,
     confirm_subscription,
+    drop_subscription,
     find_subscription,
     refuse_subscription,
     take_due_subscriptions,
+    unwant_subscription,
 )
 from shared.units import SECONDS_PER_DAY
 
@@ -79,3 +81,11 @@ def test_a_hub_that_refuses_has_its_day(connection):
     for now in (NOW - 600.0, NOW, NOW + REFUSED_SECONDS - 1.0):
         assert due(connection, now) == set()
     assert due(connection, NOW + REFUSED_SECONDS) == {own_id}
+
+
+def test_one_that_is_wanted_no_more_stays_so_when_its_hub_grants_it_late(connection):
+    own_id = added(connection)
+    unwant_subscription(connection, f"https://a.example/{own_id}")
+    assert not confirm_subscription(connection, own_id, NOW + LEASE, NOW + LEASE / 2)
+    assert due(connection, NOW) == {own_id}, "its hub is to be told"
+    assert drop_subscription(connection, own_id)

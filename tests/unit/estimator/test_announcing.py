@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from aiokafka.errors import KafkaTimeoutError
 
-from services.estimator.announcing import KafkaAnnouncer
+from services.estimator.announcing import KafkaAnnouncer, Outbox
 from services.estimator.decoding import Misplaced, Refused
-from services.estimator.learning import assign, fit, news_again
+from services.estimator.learning import News, assign, fit, news_again
 from services.estimator.shard import Shard
 from shared.contracts.codec import decode
 from shared.contracts.identity import identify
@@ -78,6 +78,34 @@ async def test_each_of_several_lanes_hears_that_its_own_records_were_not_deliver
         return_exceptions=True,
     )
     assert [type(error) for error in heard] == [KafkaTimeoutError] * 4
+
+
+class Forgetful:
+    """An announcer whose broker gives up what it is handed first."""
+
+    def __init__(self):
+        self.handed = []
+
+    async def publish(self, announcements, refused):
+        self.handed.append({place: list(part) for place, part in announcements.items()})
+        if len(self.handed) == 1:
+            raise KafkaTimeoutError
+        return {}
+
+
+async def test_what_was_not_delivered_is_announced_again_and_then_no_more():
+    announcer = Forgetful()
+    outbox = Outbox(announcer)
+    outbox.add(3, News(Announcing.nothing(), [(b"a.example", b"page")], [(b"a.example", b"host")]))
+    with pytest.raises(KafkaTimeoutError):
+        await outbox.publish()
+    await outbox.publish()
+    await outbox.publish()
+    everything = {
+        ("page-parameters", 3): [(b"a.example", b"page")],
+        ("host-parameters", 3): [(b"a.example", b"host")],
+    }
+    assert announcer.handed == [everything, everything]
 
 
 @pytest.mark.parametrize("microseconds", [1, 10, 100])

@@ -131,6 +131,20 @@ def test_after_a_rebalance_what_stays_is_not_handed_out_twice(book):
     assert book.positions.to_commit() == {0: 2}
 
 
+def test_what_is_handed_out_is_known_though_its_partition_is_anothers_now(book):
+    """Its answer may come here."""
+    fill(book, request("1"))
+    fill(book, request("2"), partition=1)
+    book.take(0, 0, None, 0, NOW)
+    book.share([0])
+    assert book.in_flight() == 2
+    ticket = book.find("2", "")
+    assert ticket.given_at == NOW
+    book.answer(ticket, NOW)
+    assert book.in_flight() == 1
+    assert book.positions.to_commit() == {}, "its position is its reader's"
+
+
 def test_a_request_that_was_sent_twice_is_waited_for_once_where_it_was_read_last(book):
     fill(book, request("1"), request("2"), request("1"), request("3"))
     one, two, three = book.take(0, 0, None, 0, NOW)

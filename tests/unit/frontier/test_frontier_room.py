@@ -134,7 +134,13 @@ async def test_a_room_is_waited_for_as_long_as_others_leave_it():
     now.seconds = 51.8
     room.leave()
     assert await second
-    now.seconds = 52.8
+    now.seconds = 51.9
+    third = asyncio.create_task(room.enter())
+    await asyncio.sleep(0)
+    assert not third.done()
+    room.leave()
+    assert await third
+    now.seconds = 52.9
     assert not await room.enter()
     room.leave()
     assert await room.enter()

@@ -12,7 +12,7 @@ from aiokafka.errors import (
 
 from services.ingester import sifting
 from services.ingester.handler import SignalHandler
-from services.ingester.refusals import LETTER_BYTES
+from services.ingester.refusals import LETTER_BYTES, LETTERS_AT_ONCE
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import PageSignal, Signal
@@ -137,3 +137,17 @@ async def test_refused_signals_with_large_headers_take_no_more_of_the_disk(handl
     large = (("rubbish", bytes(15 * LETTER_BYTES)),)
     await handler.handle([record(n, b"?", large) for n in range(1000)])
     assert 50 < len(broker.letters) < 100
+
+
+async def test_how_many_refused_ones_are_kept_holds_from_the_moment_it_is_set(broker):
+    none, all_ = (
+        Settings(partitions=SHARDS // 2, refused_signals_kept_per_second=rate)
+        for rate in (0.0, 1e12)
+    )
+    handler = SignalHandler(none, ManualClock(NOW), broker)
+    flood = [record(n, b"?") for n in range(int(LETTERS_AT_ONCE) + 100)]
+    await handler.handle(flood)
+    assert len(broker.letters) == LETTERS_AT_ONCE
+    handler.take_settings(all_)
+    await handler.handle(flood[:50])
+    assert len(broker.letters) == LETTERS_AT_ONCE + 50

@@ -1,6 +1,7 @@
 """Where the ingester begins to read: never before what it has done already."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from aiokafka import TopicPartition
@@ -27,6 +28,8 @@ class Consumer:
         self.answers = {HERE: list(here), THERE: list(there)}
         self.sought = {}
         self.paused = set()
+        self.records = {}
+        self.committed_now = []
 
     async def committed(self, tp):
         answers = self.answers[tp]
@@ -39,7 +42,7 @@ class Consumer:
         return dict.fromkeys(partitions, 3)
 
     async def commit(self, offsets):
-        pass
+        self.committed_now.append(offsets)
 
     def assignment(self):
         return {HERE, THERE}
@@ -53,9 +56,12 @@ class Consumer:
     def seek(self, tp, offset):
         self.sought[tp] = offset
 
-    async def getmany(self, *_, **__):
+    async def getmany(self, *partitions, **_):
         await asyncio.sleep(0)
-        return {}
+        if partitions:
+            return {}  # to whom stays a member
+        records, self.records = self.records, {}
+        return records
 
     async def position(self, tp):
         return self.sought[tp]
@@ -134,3 +140,30 @@ async def test_a_broker_that_forgets_does_not_make_it_read_everything_again(read
     await reader.on_partitions_revoked([HERE, THERE])
 
     assert await begins(reader, here=[None], there=[5]) == {HERE: 50, THERE: 5}
+
+
+async def test_a_batch_at_hand_is_committed_before_its_partitions_go_to_another(reader):
+    """Else whoever reads them next does it once more."""
+    begun, may_end, stopping = (asyncio.Event() for _ in range(3))
+
+    async def handle(_records):
+        begun.set()
+        await may_end.wait()
+
+    reader._handle = handle
+    consumer = Consumer(here=[70], there=[80])
+    consumer.records = {HERE: [SimpleNamespace(offset=70, value=b"")]}
+    give(reader, consumer)
+    await reader.on_partitions_assigned([HERE, THERE])
+    running = asyncio.ensure_future(reader.run(stopping))
+    async with asyncio.timeout(30):
+        await begun.wait()
+        revoking = asyncio.ensure_future(reader.on_partitions_revoked([HERE, THERE]))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not revoking.done()
+        may_end.set()
+        await revoking
+        assert consumer.committed_now == [{HERE: 71}]
+        stopping.set()
+        await running

@@ -26,6 +26,17 @@ class Cursors:
         return True
 
 
+class Refusing(Cursors):
+    """A database that is away when it is written first."""
+
+    def __init__(self):
+        self.written = []
+
+    async def store(self, cursor, own, *others):
+        self.written.append((cursor, own.connections, own.events))
+        return len(self.written) > 1
+
+
 class Prices:
     async def of_slot(self):
         return 0.0
@@ -35,13 +46,14 @@ def event(**fields):
     return json.dumps({"url": "https://a.example/1", **fields}).encode()
 
 
-async def read(monkeypatch, connections):
+async def nothing_more(source, pings):
+    pass
+
+
+async def read(monkeypatch, connections, publish=nothing_more, cursors=None):
     """What a reader waits for after each connection, and where it stands before each, where the
     server says so much, (event, its id) each, and ends."""
     waits, places = [], []
-
-    async def publish(source, pings):
-        pass
 
     async def events(self, client):
         places.append(self._cursor)
@@ -56,7 +68,7 @@ async def read(monkeypatch, connections):
     monkeypatch.setattr(StreamReader, "_events", events)
     monkeypatch.setattr(reading.asyncio, "sleep", sleep)
     with pytest.raises(asyncio.CancelledError):
-        await StreamReader(STREAM, Cursors(), Prices(), publish, 1.0, "Freshet").run()
+        await StreamReader(STREAM, cursors or Cursors(), Prices(), publish, 1.0, "Freshet").run()
     return waits, places
 
 
@@ -71,6 +83,29 @@ async def test_no_place_that_cannot_be_said_again_cuts_a_stream_off_for_good(mon
     said = [(event(place="7"), None), (event(place=bad), None)]
     _, places = await read(monkeypatch, [said, [(event(), bad)], []])
     assert places == ["", "7", "7"]
+
+
+async def test_a_stream_goes_on_behind_what_the_broker_has_and_not_behind_what_was_read(
+    monkeypatch,
+):
+    said, came = [(event(place="7"), None)], []
+
+    async def publish(source, pings):
+        came.append(len(pings))
+        if len(came) == 1:
+            raise ConnectionError("the broker is away")
+
+    _, places = await read(monkeypatch, [said, said, []], publish)
+    assert places == ["", "", "7"]
+    assert came == [1, 1]
+
+
+async def test_what_the_database_did_not_write_down_is_written_with_what_comes_next(monkeypatch):
+    cursors = Refusing()
+    said = [(event(place="7"), None)]
+    await read(monkeypatch, [said, [(event(place="8"), None)], []], cursors=cursors)
+    # The third has the third connection alone.
+    assert cursors.written == [("7", 1, 1), ("8", 2, 2), ("8", 1, 0)]
 
 
 @pytest.mark.parametrize("scheme", ["http", "ws"])

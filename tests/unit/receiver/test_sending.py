@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 
 from services.receiver import sending
 from services.receiver.refusing import Refused
@@ -24,8 +25,41 @@ class Broker:
     async def partitions_for(self, _):
         return {0}
 
+    async def send(self, *_, **__):
+        return asyncio.create_task(self.is_let.wait())
+
     async def send_batches(self, messages, headers):
         await self.is_let.wait()
+
+
+@pytest.mark.parametrize("count", [1, FEW + 1], ids=["one ping", "many"])
+async def test_pings_are_answered_when_they_are_stored(count):
+    broker = Broker()
+    sender = Sender(Settings(), broker, lambda: None, patience_seconds=0.05)
+    pings = [Ping(f"https://a.example/{n}", "a.example") for n in range(count)]
+    with pytest.raises(Refused, match="not acknowledged in time"):
+        await sender.send("indexnow", pings)
+    broker.is_let.set()
+    await sender.stop()
+
+
+async def test_what_the_broker_refuses_makes_room_as_well(monkeypatch):
+    broker = Broker()
+    sender = Sender(Settings(), broker, lambda: None)
+    pings = [Ping(f"https://a.example/{n}", "a.example") for n in range(FEW + 1)]
+    monkeypatch.setattr(sending, "MOST_WAITING_BYTES", int(2.5 * bytes_of(pings)))
+    works = broker.send_batches
+
+    async def fails(messages, headers):
+        raise KafkaConnectionError
+
+    broker.send_batches = fails
+    for _ in range(5):
+        with pytest.raises(Refused, match="KafkaConnectionError"):
+            await sender.send("indexnow", pings)
+    broker.send_batches = works
+    broker.is_let.set()
+    await sender.send("indexnow", pings)
 
 
 async def test_what_waits_for_the_broker_is_kept_after_its_sender_was_told_and_has_a_limit(

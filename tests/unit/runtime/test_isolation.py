@@ -61,7 +61,7 @@ def test_few_messages_are_no_evidence():
 def test_a_good_batch_passes_whatever_came_before():
     counts = share()
     counts.add({"a": Count(100, 50)}, 0.0)
-    counts.add({"a": Count(10, 10)}, 0.0)
+    counts.add({"a": Count(40, 40)}, 0.0)
     counts.check({"a": Count(10, 0)}, 0.0)
 
 
@@ -72,6 +72,13 @@ def test_the_share_is_that_of_the_window():
     counts.add({"a": Count(20, 20)}, 60.0)
     with pytest.raises(TooManyBadMessages):
         counts.check({"a": Count(20, 20)}, 120.0)
+
+
+def test_what_was_read_before_a_long_pause_excuses_nothing():
+    counts = share()
+    counts.add({"a": Count(1000, 0)}, 0.0)
+    with pytest.raises(TooManyBadMessages, match="20 of the last 20"):
+        counts.check({"a": Count(20, 20)}, 500.0)
 
 
 def test_a_share_of_one_never_stops():
