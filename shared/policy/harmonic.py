@@ -80,11 +80,13 @@ def harmonic_value_scalar(
 ) -> float:
     """V/μ of one page; the scalar kernel of :func:`harmonic_value`."""
     elapsed = max(elapsed, 0.0)
+    precision = -math.expm1(-kappa)
     if not (gamma > 0.0 and kappa > 0.0):
-        return unit_harmonic(alpha * elapsed) / alpha if alpha > 0.0 else 0.0
+        # Signals of which no more are expected: the limit of those that come ever more seldom.
+        age = alpha * elapsed + precision * signals
+        return unit_harmonic(age) / alpha if alpha > 0.0 else 0.0
     if not alpha > 0.0:
         return staircase_value(kappa, gamma, signals)
-    precision = -math.expm1(-kappa)
     if exact:
         return exact_value_and_psi(alpha, precision, gamma, elapsed, signals)[0]
     return ein_value_and_psi(alpha, precision, gamma, elapsed, signals)[0]

@@ -44,39 +44,56 @@ def surprise_rings(
 
     Each record with a signal of source k is foretold from the page's other records and its host,
     signals ignored: with rates Gamma(A, A/m) over the host's pages and z changes in the T days of
-    the others, it finds a change with P = 1 − (b/(b + t))^a, a = A + z, b = A/m + T. The precision
-    of signals is then about Σ w(z − P) / Σ w(1 − P), with a standard error of √Σ w²P(1 − P) above
-    the line. The weight w is one for each page, shared by its records with a signal, so that few
-    pages that are flooded do not speak for the others.
+    the others, it finds a change with P = 1 − (b/(b + t))^a, a = A + z, b = A/m + T.
+
+    What those records found, their own signals have announced in part, so P has some of the merit
+    that is to be judged: it lacks it only as far as the page had time without a signal of k. With
+    the part c of that time the precision of signals is about Σ w(z − P) / Σ w c(1 − P), with a
+    standard error of √Σ w²P(1 − P) above the line. Pages that always had signals say nothing of
+    them. The weight w is one for each page, shared by its records with a signal, so that few pages
+    that are flooded do not speak for the others.
     """
-    depth = intervals.shape[1]
+    depth, sources = intervals.shape[1], signals.shape[2]
     host_found, host_days = np.zeros(host_shape.size), np.zeros(host_shape.size)
+    records, free = np.zeros(sources), np.zeros(sources)
     for page in pages:
-        found, days = page_totals(intervals[page], changed[page], min(count[page], depth))
-        host_found[host_index[page]] += found
-        host_days[host_index[page]] += days
-    records = np.zeros(signals.shape[2])
+        host, last = host_index[page], min(count[page], depth)
+        found, days = page_totals(intervals[page], changed[page], last)
+        host_found[host] += found
+        host_days[host] += days
     for page in pages:
-        host = host_index[page]
+        host, last = host_index[page], min(count[page], depth)
         shape = host_shape[host]
         # Half a change more, so that a host without one foretells some.
         mean_days = host_days[host] / (host_found[host] + 0.5)
-        found, days = page_totals(intervals[page], changed[page], min(count[page], depth))
-        records[:] = 0.0
-        for record in range(min(count[page], depth)):
-            for source in range(signals.shape[2]):
-                records[source] += signals[page, record, source] > 0
-        for record in range(min(count[page], depth)):
+        found, days = page_totals(intervals[page], changed[page], last)
+        _count_signalled(intervals[page], signals[page], last, records, free)
+        for record in range(last):
             own, is_change = sane_interval(intervals[page, record]), changed[page, record] > 0
             others = shape * mean_days + max(days - own, 0.0)
             quiet = math.exp((shape + found - is_change) * math.log1p(-own / (others + own)))
             chance = max(1.0 - quiet, 1e-9)
-            for source in range(signals.shape[2]):
+            for source in range(sources):
                 if signals[page, record, source] > 0:
                     weight = 1.0 / records[source]
                     surplus[host, source] += weight * (is_change - chance)
                     variance[host, source] += weight * weight * chance * quiet
-                    room[host, source] += weight * quiet
+                    room[host, source] += weight * quiet * free[source] / days
+
+
+@compiled
+def _count_signalled(
+    intervals: Row, signals: Row, last: int, records: Floats, free: Floats
+) -> None:
+    """Set, by source, the records of a page with a signal, and the days of those without."""
+    records[:], free[:] = 0.0, 0.0
+    for record in range(last):
+        days = sane_interval(intervals[record])
+        for source in range(records.size):
+            if signals[record, source] > 0:
+                records[source] += 1
+            else:
+                free[source] += days
 
 
 @compiled

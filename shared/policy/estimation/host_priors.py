@@ -93,7 +93,7 @@ class HostSums(NamedTuple):
     surplus_variance: Floats
     """Its variance if signals say nothing, Σ w²P(1 − P), (hosts, sources)."""
     room: Floats
-    """What it would be if all signals were true, Σ w(1 − P), (hosts, sources)."""
+    """What it would be if all signals were true, Σ w c(1 − P), (hosts, sources)."""
 
 
 def initial_host_priors(
@@ -234,11 +234,12 @@ def signal_verdicts(sums: HostSums) -> NDArray[np.int8]:
 
     Their precision is about surplus/room (`host_kernel.surprise_rings`). Where two standard errors
     above that are still below `LEAST_PRECISION_TOLD`, signals say nothing; where two below are
-    above, they tell; elsewhere too little was seen.
+    above, they tell; elsewhere too little was seen, or nothing without them.
     """
     error = 2.0 * np.sqrt(sums.surplus_variance)
-    limit = LEAST_PRECISION_TOLD * sums.room
-    nothing, tell = sums.surplus + error < limit, sums.surplus - error > limit
+    limit, is_seen = LEAST_PRECISION_TOLD * sums.room, sums.room > 0.0
+    nothing = is_seen & (sums.surplus + error < limit)
+    tell = is_seen & (sums.surplus - error > limit)
     return np.where(tell, TELL, np.where(nothing, SAY_NOTHING, UNDECIDED)).astype(np.int8)
 
 

@@ -29,6 +29,15 @@ def test_value_without_signals(u):
     assert value[0] == pytest.approx(3.0 / 0.5 * expected, rel=1e-14)
 
 
+@given(st.floats(-6, 2), st.floats(-4, 2), st.floats(-3, 2), st.integers(0, 50))
+def test_signals_of_which_no_more_come_count_as_those_that_come_ever_more_seldom(
+    log_alpha, log_kappa, log_t, n
+):
+    alpha, kappa, t = 10.0**log_alpha, 10.0**log_kappa, 10.0**log_t
+    none, seldom = (harmonic_value(1.0, alpha, kappa, gamma, t, n)[0] for gamma in (0.0, 1e-12))
+    assert none == pytest.approx(seldom, rel=1e-5)
+
+
 def test_complete_signals():
     counts = np.arange(6)
     np.testing.assert_allclose(

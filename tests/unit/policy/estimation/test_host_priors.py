@@ -7,12 +7,14 @@ from scipy.stats import gamma
 
 from shared.policy.estimation.bursts import trusts_bursts
 from shared.policy.estimation.host_priors import (
+    UNDECIDED,
     HostPriors,
     HostSums,
     fit_host_priors,
     gamma_shape,
     host_sums,
     initial_host_priors,
+    signal_verdicts,
 )
 from shared.policy.estimation.map_fit import MapColumns, fit_histories_map, fit_rings_map
 from shared.policy.estimation.map_kernel import LOWEST_PRECISION
@@ -240,25 +242,60 @@ def test_priors_of_pages_with_few_records_settle_in_a_few_rounds():
     assert means[4] == pytest.approx(means[-1], rel=0.2)
 
 
+def settled(owner, hosts, *records):
+    """Priors of hosts after some rounds, and their pages by them."""
+    pages = owner.size
+    rings = (*records, np.full(pages, records[0].shape[1]))
+    priors = initial_host_priors(hosts, 1)
+    out = MapColumns(np.zeros(pages), np.zeros((pages, 1)), np.zeros(pages))
+    for _ in range(6):
+        fit_rings_map(np.arange(pages), owner, *rings, priors, out)
+        priors = fit_host_priors(host_sums(np.arange(pages), owner, hosts, *out, *rings, priors))
+    fit_rings_map(np.arange(pages), owner, *rings, priors, out)
+    return priors, out
+
+
 def test_signals_that_say_nothing_are_left_out_and_true_ones_are_not():
     rng = np.random.default_rng(6)
     pages, depth = 1500, 6
     owner = np.arange(pages) % 2
     alpha = gamma.rvs(1.0, scale=0.01, size=pages, random_state=rng)
     intervals = rng.exponential(15.0, (pages, depth))
-    signals = rng.poisson(0.04 * intervals).astype(np.uint16)
+    signals = rng.poisson(0.01 * intervals).astype(np.uint16)
     exponent = alpha[:, None] * intervals + np.where(owner == 1, 0.5, 0.0)[:, None] * signals
     changed = (rng.random((pages, depth)) < -np.expm1(-exponent)).astype(np.uint8)
-    rings = (intervals, signals, changed, np.full(pages, depth))
-    priors = initial_host_priors(2, 1)
-    out = MapColumns(np.zeros(pages), np.zeros((pages, 1)), np.zeros(pages))
-    for _ in range(6):
-        fit_rings_map(np.arange(pages), owner, *rings, priors, out)
-        priors = fit_host_priors(host_sums(np.arange(pages), owner, 2, *out, *rings, priors))
-    fit_rings_map(np.arange(pages), owner, *rings, priors, out)
+    priors, out = settled(owner, 2, intervals, signals, changed)
     assert priors.precision[0, 0] == LOWEST_PRECISION
     assert out.signal_evidence[owner == 0] == pytest.approx(LOWEST_PRECISION, rel=1e-3)
     assert priors.precision[1, 0] == pytest.approx(-np.expm1(-0.5), abs=0.12)
+
+
+@pytest.mark.parametrize("free", [0.0, 0.1])
+def test_signals_that_nearly_all_records_have_are_not_judged_by_what_they_announced(free):
+    """As where pages are crawled when they are signalled: what is found then is the signals' own
+    merit, and foretells the next one as well as they do."""
+    rng = np.random.default_rng(7)
+    pages, depth, precision = 2000, 8, 0.3
+    intervals = np.full((pages, depth), 5.0)
+    signals = (rng.random((pages, depth)) >= free).astype(np.uint16)
+    changed = ((rng.random((pages, depth)) < precision) & (signals > 0)).astype(np.uint8)
+    priors, out = settled(np.zeros(pages, np.int64), 1, intervals, signals, changed)
+    assert priors.precision[0, 0] > 0.2
+    assert np.median(out.signal_evidence) > 0.05
+
+
+def test_of_what_is_hardly_ever_without_signals_nothing_is_said():
+    """... and they are not proved to say something either."""
+    rng = np.random.default_rng(8)
+    pages, depth = 2000, 8
+    intervals, signals = np.full((pages, depth), 5.0), np.ones((pages, depth), np.uint16)
+    changed = (rng.random((pages, depth)) < 0.3).astype(np.uint8)
+    owner, rings = np.zeros(pages, np.int64), (intervals, signals, changed)
+    priors, out = settled(owner, 1, *rings)
+    count = np.full(pages, depth)
+    sums = host_sums(np.arange(pages), owner, 1, *out, *rings, count, priors)
+    assert sums.room[0, 0] == 0.0
+    assert signal_verdicts(sums)[0, 0] == UNDECIDED
 
 
 def test_bad_start_is_refused():
