@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from services.coordinator import reasons
+from services.coordinator import capacity, reasons
+from services.coordinator.capacity import Crawlers, crawlers_of
 from services.coordinator.solver import (
     Curves,
     gather,
@@ -29,9 +30,6 @@ SLOTS_IN_RELAXATION = 256
 RELAXATION_SECONDS = 5.0
 """... and over no less than this (wall): a few rounds of reports."""
 
-LEAST_SHARE = 0.01
-"""Part of the budget that all shards which use nothing have together, to show if they can again."""
-
 ADOPTED = "adopted"
 """Cause of what another coordinator decided."""
 
@@ -51,13 +49,6 @@ EXCUSED_SECONDS = 30.0
 BEGINNING_SECONDS = 5.0
 """For so long (wall) a shard that was loaded, or is picked from again, is not judged by what it
 leaves empty: its hosts wait as if they had just been crawled, and reports are a second old."""
-
-LEAST_HELD = 0.01
-"""A smaller part of the slots that wait for the crawlers is none: their answers come in bursts."""
-
-BELIEVED = 2.0
-"""No shard is believed to have made, or left empty, more than so many times the slots that it had:
-they are not of quite the same moment as what it says of them."""
 
 _ROUTINE = frozenset({"demand", "ramp"})
 """Causes of decisions that follow the last one smoothly."""
@@ -89,17 +80,6 @@ class Change:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Crawlers:
-    """How the crawler fleet keeps up."""
-
-    answers: float
-    """Per second of the wall, of late."""
-    held_share: float
-    """Of the slots that pages are worth, those that wait because the crawlers are behind; 0: they
-    keep up, and may be able to do more."""
-
-
 @dataclass(slots=True)
 class Shard:
     """What is known of a shard."""
@@ -122,6 +102,8 @@ class Fleet:
 
     silent_after_seconds: float
     """Wall seconds without a report after which a shard is silent."""
+    work_conserving: bool = True
+    """Whether slots are for pages below λ₀ too, where none is above it."""
     shards: dict[int, Shard] = field(default_factory=dict)
     last: Decision | None = None
     _short: set[int] = field(default_factory=set)
@@ -197,7 +179,7 @@ class Fleet:
             # What it wrote while it was cut off comes when it is back, all at once. And what a
             # worker that was not serving could not use says nothing about what it can use.
             shard.usage.remember(seconds, made)
-        elif shard.usage.observe(seconds, made, through):
+        elif shard.usage.observe(seconds, made, through, counts_unused=not self.work_conserving):
             self._short.add(number)
 
     def live(self, wall: float) -> frozenset[int]:
@@ -208,19 +190,9 @@ class Fleet:
             if wall - shard.heard_at <= self.silent_after_seconds
         )
 
-    def crawlers(self, wall: float) -> "Crawlers":
+    def crawlers(self, wall: float) -> Crawlers:
         """What the crawlers of the live shards are seen to do."""
-        usages = [self.shards[number].usage for number in self.live(wall)]
-        held = sum(min(usage.held_rate, BELIEVED * usage.slots_rate) for usage in usages)
-        made = sum(min(usage.crawls_rate, BELIEVED * usage.slots_rate) for usage in usages)
-        asked = held + made
-        # Of all slots, too: where no page is worth λ₀ nothing is asked for, and what once waited
-        # would be the whole of it until it is forgotten to the last bit.
-        slots = sum(usage.slots_rate for usage in usages)
-        is_some = held > LEAST_HELD * max(asked, slots)
-        return Crawlers(
-            sum(usage.answered_rate for usage in usages), held / asked if is_some else 0.0
-        )
+        return crawlers_of([self.shards[number].usage for number in self.live(wall)])
 
     def curves(self, wall: float) -> Curves | None:
         """The live shards' curves on one grid; None: there are none yet."""
@@ -271,9 +243,11 @@ class Fleet:
         shares: dict[int, float] = {}
         slot_value = None
         if curves is not None:
-            limits = limits_of(curves, self._limits(planning, speed))
+            usages = {number: shard.usage for number, shard in self.shards.items()}
+            limits = limits_of(curves, capacity.limits(usages, planning, speed))
             horizon = relaxation(planning, RELAXATION_SECONDS * speed)
-            multiplier = solve_threshold(curves, planning, limits)
+            made = capacity.most_made(curves, usages, limits, work_conserving=self.work_conserving)
+            multiplier = solve_threshold(curves, min(planning, made), limits)
             shares, slot_value = solve_slots(curves, planning, horizon, limits)
         shares = self._with_held_ones(shares, live - reporting)
         cause = self._cause(change, live, stretch)
@@ -295,16 +269,6 @@ class Fleet:
         """Note that a decision was published."""
         self.last = decision
         self._short.clear()
-
-    def _limits(self, planning: float, speed: float) -> dict[int, float]:
-        """Crawls per second of the clock, of the shards whose limit is known."""
-        limited = {
-            number: shard.usage.limit / speed
-            for number, shard in self.shards.items()
-            if math.isfinite(shard.usage.usable)
-        }
-        least = LEAST_SHARE * planning / max(len(limited), 1)
-        return {number: max(limit, least) for number, limit in limited.items()}
 
     def _with_held_ones(
         self, shares: Mapping[int, float], held: frozenset[int]

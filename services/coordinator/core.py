@@ -45,9 +45,6 @@ a clock that ran ahead of ours."""
 MOST_WHY = 1000
 """Characters that a message has for its reason."""
 
-_SAME = 1e-6
-"""Rates that differ by less, relatively, are one and the same: a ramp is computed in many ways."""
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -71,6 +68,8 @@ class Coordination:
         silent_after_seconds: float,
         lead_seconds: float,
         group_crawls_per_second: float | None = None,
+        *,
+        work_conserving: bool = True,
     ) -> None:
         """Start knowing nothing, and following.
 
@@ -78,8 +77,9 @@ class Coordination:
             silent_after_seconds: wall seconds until a shard counts as silent.
             lead_seconds: wall seconds from a decision to its effect, at least.
             group_crawls_per_second: of each group that outcomes name; None: no limit.
+            work_conserving: slots are for pages below λ₀ too, where none is above it.
         """
-        self.fleet = Fleet(silent_after_seconds)
+        self.fleet = Fleet(silent_after_seconds, work_conserving)
         self.timeline = SlotTimeline()
         self.groups = GroupLimits()
         self._default_limit = DefaultLimit(group_crawls_per_second)
@@ -96,7 +96,11 @@ class Coordination:
         self._owed = Owed()
         self._is_news = False
         """Whether a bandwidth came that no decision tells of yet."""
+        self._decided_by: Budget | None = None
+        """The budget of our last decision. Another may come while that is on its way."""
         self._stepped = 0.0
+        self._stepped_at = -math.inf
+        """Wall, when it was seen that our clock was set."""
 
     def rate(self, clock: float) -> float:
         """R, crawls per second of the clock, at a time of the clock.
@@ -154,9 +158,10 @@ class Coordination:
             budget = Budget.from_message(message)
         except ValueError as error:
             raise BadMessage(str(error)) from error
-        changed = budget != self.budget
+        changed, is_first = budget != self.budget, self.budget is None
         self.budget = budget
-        self._is_news = self._is_news or changed
+        # At a start it is read after what was decided by it.
+        self._is_news = self._is_news or (changed and not (is_first and self._is_told()))
         return changed
 
     def receive_demand(self, message: DemandCurve, heard_at: float, now: Moment) -> bool:
@@ -199,6 +204,8 @@ class Coordination:
             now: the time.
         """
         since, until = before.reported_at, report.reported_at
+        if now.wall - seconds < self._stepped_at:
+            return  # The plans of that time have moved, and the shard's clock maybe not.
         if abs((until - since) / now.speed - seconds) > CLOCKS_AGREE_SECONDS:
             return
         plan = self.timeline.at(since)
@@ -232,6 +239,7 @@ class Coordination:
         self._note(message, now)
         if self.epoch and (message.epoch, message.leader) == (self.epoch, self._leader):
             return False
+        self._is_news = self._is_news and not self._is_told()
         shares = {a.shard: a.share for a in message.allotments}
         self.fleet.adopt(message.multiplier, message.crawls_per_second, shares, now.wall)
         # Whoever leads does it with each decision.
@@ -259,7 +267,7 @@ class Coordination:
         self._rebase(now)
         effective_at = self._effective_at(now)
         stretch = self._stretch(effective_at)
-        planning = _later(stretch, PLANNING_SECONDS * now.speed)
+        planning = stretch.rate_after(PLANNING_SECONDS * now.speed)
         decision = self.fleet.decide(
             stretch, planning, self._change(effective_at, stretch), now.wall, now.speed
         )
@@ -274,7 +282,7 @@ class Coordination:
             if now.wall - self._published_at < REFRESH_SECONDS:
                 return None
             cause = "refresh"
-        self._decision = decision
+        self._decision, self._decided_by = decision, self.budget
         slots = stretch.rate * AHEAD_SECONDS * now.speed
         order = self._owed.arranged(self.timeline, decision.shares, effective_at, slots)
         return next_multipliers(
@@ -306,7 +314,7 @@ class Coordination:
         self._note(message, now)
         if self._decision is not None:
             self.fleet.decided(self._decision)
-        self._is_news = False
+        self._is_news = self._is_news and self.budget != self._decided_by
         self._published_at = now.wall
         shorter = _LEAD_DECAY * self._lead_seconds
         self._lead_seconds = max(shorter, self._least_lead_seconds)
@@ -345,15 +353,20 @@ class Coordination:
         plan = self.timeline.newest
         return plan.stretch(clock) if plan is not None else Stretch(0.0)
 
+    def _is_told(self) -> bool:
+        """Whether the newest plan goes by the budget: whoever made it knew of that."""
+        plan = self.timeline.newest
+        if plan is None or self.budget is None:
+            return False
+        return plan.stretch(plan.effective_at).is_same(self.budget.at(plan.effective_at))
+
     def _change(self, effective_at: float, stretch: Stretch) -> Change:
         """What the next message has to say of leadership and budget."""
         live, plan = len(self.fleet.shards), self.timeline.newest
         if plan is None or self.fleet.last is None:
             return Change("start", reasons.started(live))
         said = plan.stretch(effective_at)
-        scale = max(said.rate, said.final, stretch.rate, stretch.final)
-        apart = max(abs(said.rate - stretch.rate), abs(said.final - stretch.final))
-        is_other = apart > _SAME * scale
+        is_other = not said.is_same(stretch)
         by_schedule = self.budget is not None and bool(self.budget.schedule) and not self._is_news
         text = reasons.bandwidth(said.rate, stretch, by_schedule=by_schedule) if is_other else ""
         if self.fleet.last.cause == ADOPTED:
@@ -367,6 +380,7 @@ class Coordination:
         """Where our clock was set, what we remember of it moves with it, as at the schedulers."""
         moved, self._stepped = now.stepped - self._stepped, now.stepped
         if moved:
+            self._stepped_at = now.wall
             self.timeline.shift(moved)
             self._owed.shift(moved)
             self.fleet.shift(moved)
@@ -378,11 +392,3 @@ class Coordination:
         if newest and newest.effective_at > now.clock + now.speed * far_ahead:
             here = newest.moved(now.clock - newest.effective_at)
             self.timeline, self._owed = SlotTimeline([here]), Owed()
-
-
-def _later(stretch: Stretch, seconds: float) -> float:
-    """R some clock seconds into a stretch."""
-    if stretch.ramp_seconds <= 0:
-        return stretch.rate
-    part = min(seconds / stretch.ramp_seconds, 1.0)
-    return stretch.rate + part * (stretch.ramp_to - stretch.rate)

@@ -14,7 +14,8 @@ Two different questions have two different answers:
 
 A shard that has shown that it cannot use more than a certain rate (`usage`) counts up to this rate,
 in both sums. Budget that nothing asks for goes to the shards that can still take it: they crawl
-what is worth less than λ₀ rather than nothing.
+what is worth less than λ₀ rather than nothing. Where all of them have shown that, and could fill
+less than the budget, λ₀ is for what they can (`capacity.most_made`).
 
 Rates here are crawls per second of the clock, whatever the unit of the curves' thresholds.
 """
@@ -164,15 +165,30 @@ def solve_threshold(curves: Curves, budget: float, limits: Floats | None = None)
     """
     if budget <= 0:
         return float(curves.grid[-1])
-    demand = curves.demand if limits is None else np.minimum(curves.demand, limits[:, np.newaxis])
-    total = np.minimum.accumulate(demand.sum(axis=0))
+    most = np.full(len(curves.shards), np.inf) if limits is None else limits
+    total = np.minimum.accumulate(_up_to(most, curves.demand).sum(axis=0))
     if total[-1] <= 0 or not total[0] > budget > total[-1]:
         return solve_multiplier(curves.grid, total, budget)
-    # The same root of the same curve, which is laid through the points once, not at every step.
-    curve = PchipInterpolator(np.log(curves.grid), np.log(total) - np.log(budget))
     above = int(np.count_nonzero(total >= budget)) - 1
-    low, high = curve.x[above], curve.x[above + 1]
-    return float(np.exp(falling_root(curve, low, high, 1e-14)))
+    low, high = np.log(curves.grid[above : above + 2])
+    if not np.isfinite(most).any():
+        # The same root of the same curve, laid through the points once, not at every step.
+        curve = PchipInterpolator(np.log(curves.grid), np.log(total) - np.log(budget))
+        return float(np.exp(falling_root(curve, low, high, 1e-14)))
+    # Where a shard comes to its limit the sum has a bend, and that is seldom at a point of the
+    # grid: each curve is followed by itself between two points.
+    ends = np.log(np.maximum(curves.demand[:, above : above + 2], LEAST_THRESHOLD))
+
+    def excess(place: float) -> float:
+        weight = (place - low) / (high - low)
+        between = np.exp(ends[:, 0] * (1 - weight) + ends[:, 1] * weight)
+        return float(np.minimum(between, most).sum() / budget - 1.0)
+
+    return float(np.exp(falling_root(excess, low, high, 1e-14)))
+
+
+def _up_to(limits: Floats, rows: Floats) -> Floats:
+    return np.asarray(np.minimum(rows, limits[:, np.newaxis]))
 
 
 class Slots(NamedTuple):
@@ -221,7 +237,7 @@ def _wanted(curves: Curves, budget: float, relaxation_seconds: float, limits: Fl
     if wanted[:, 0].sum() < budget:
         wanted = wanted + curves.demand
     wanted[curves.pages == 0] = 0.0
-    return np.asarray(np.minimum(wanted, limits[:, np.newaxis]))
+    return _up_to(limits, wanted)
 
 
 def _place(wanted: Floats, budget: float) -> float:

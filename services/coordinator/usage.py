@@ -103,13 +103,17 @@ class Usage:
         """Crawls per slot of late; 1 without slots."""
         return self.crawls_rate / self.slots_rate if self.slots_rate > 0 else 1.0
 
-    def observe(self, seconds: float, made: Made, through: float) -> bool:
+    def observe(
+        self, seconds: float, made: Made, through: float, *, counts_unused: bool = False
+    ) -> bool:
         """Take what happened between two reports.
 
         Args:
             seconds: between them, of the wall.
             made: what the shard made of its slots in this time.
             through: the most that its hosts let through, crawls per second of the clock.
+            counts_unused: slots are left empty where no page is worth λ₀: those count as if they
+                were filled.
 
         Returns:
             whether it turned out that the shard can use markedly less than was thought.
@@ -120,6 +124,9 @@ class Usage:
         # What waits for the crawlers says nothing about the shard. Where all of it does, what is
         # left may be below 0: a report is off by a part of all slots, those that wait too.
         slots, crawls = made.slots - made.held, made.crawls
+        if counts_unused:
+            # Else λ₀ would follow them down: less and less could be used, so less was worth a slot.
+            crawls += made.unused
         if math.isfinite(self.usable) and through > NEWS * self._through:
             self._lift()
         noise = NOISE_CRAWLS + NOISE_SECONDS * made.slots / seconds

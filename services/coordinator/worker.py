@@ -84,6 +84,7 @@ class Coordinator(WorkerService):
             settings.silent_after_seconds,
             settings.effective_lead_seconds,
             settings.group_crawls_per_second,
+            work_conserving=settings.work_conserving,
         )
         self._leadership = Leadership(
             database_url,

@@ -111,7 +111,8 @@ def _grown(
 
 
 def _next_points(first_slot: float, slots: float) -> Floats:
-    count = int(min(max(slots, 0.0), MOST_SLOTS))
+    # Where a plan holds for less than a slot, one of the next has it: nobody knows which.
+    count = int(min(max(slots, 1.0), MOST_SLOTS))
     first = int(np.floor(first_slot)) + 1
     return np.sort(slot_positions(np.arange(first, first + count, dtype=np.int64)))
 

@@ -24,6 +24,9 @@ _DAYS_AROUND: Final = (-2, -1, 0, 1, 2)
 _LATEST: Final = 2.5e11
 """Unix seconds that the calendar still knows (year 9892)."""
 
+_SAME: Final = 1e-6
+"""Rates that differ by less, relatively, are one and the same: a ramp is computed in many ways."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -40,6 +43,17 @@ class Stretch:
     def final(self) -> float:
         """R when a ramp is over."""
         return self.ramp_to if self.ramp_seconds > 0 else self.rate
+
+    def rate_after(self, seconds: float) -> float:
+        """R some seconds later."""
+        part = min(seconds / self.ramp_seconds, 1.0) if self.ramp_seconds > 0 else 0.0
+        return self.rate + part * (self.ramp_to - self.rate)
+
+    def is_same(self, other: "Stretch") -> bool:
+        """Whether another begins and ends alike."""
+        scale = max(self.rate, self.final, other.rate, other.final)
+        apart = max(abs(self.rate - other.rate), abs(self.final - other.final))
+        return apart <= _SAME * scale
 
 
 @dataclass(frozen=True, slots=True)

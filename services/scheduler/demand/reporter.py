@@ -51,7 +51,8 @@ class DemandReporter:
     They are a run of their own: what the shard made of its slots before it was loaded, here or
     elsewhere, says nothing about what it can make of them now. So does what it made of them while
     nothing was picked of it (it was to be split; the group handed out shards), or while a host with
-    many of its pages was not to be crawled (it asked for a pause): another run begins.
+    many of its pages was not to be crawled (it asked for a pause): another run begins. So it does
+    where the clock was set: two times then do not tell what lies between them.
     """
 
     def __init__(self, shard: Shard, instance: str, horizon: float) -> None:
@@ -142,6 +143,7 @@ class DemandReporter:
         limited, unlimited = demand.limited(rates), demand.unlimited()
         by_tier, marginal = shard.notes.take_crawl_notes()
         crawls = sum(by_tier)
+        self._reported_at += shard.notes.take_step()
         if shard.notes.take_interruption() or self._are_pauses_over(now):
             self._begin_run()
         answered, held, unused = shard.notes.take_fleet_notes()

@@ -6,12 +6,17 @@ from typing import Final
 
 from aiokafka import AIOKafkaProducer
 
+from services.scheduler import metrics
+from services.scheduler.demand.class_reports import label_of
 from services.scheduler.flow.slot_filler import Emission, rest_of
+from services.scheduler.state.report_notes import REASONS
 from shared.contracts.topics import CRAWL_REQUESTS
 from shared.runtime import metrics as common_metrics
 from shared.runtime.publisher import Publisher, filled_batches
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
+
+_REQUESTS_BY_TIER: Final = [metrics.REQUESTS.labels(reason) for reason in REASONS]
 
 _MOST_UNACKNOWLEDGED: Final = 2_000
 """Batches on their way to the broker before filling slots waits for it."""
@@ -58,7 +63,7 @@ class Emitter:
             self._handing = min((_first_slot(one) for one in filled), default=math.inf)
             for emission in filled:
                 taken = await self._send_shard(producer, emission)
-                common_metrics.MESSAGES_PUBLISHED.labels(CRAWL_REQUESTS.name).inc(taken)
+                _count(emission, taken)
                 if taken < len(emission.messages):
                     left.append(rest_of(emission, taken))
         finally:
@@ -112,6 +117,19 @@ class Emitter:
         self._stuck.discard(shard)
         if not acknowledgement.cancelled() and acknowledgement.exception() is not None:
             self._failure = acknowledgement.exception()
+
+
+def _count(emission: Emission, taken: int) -> None:
+    """The producer has so many of the requests. Where they are made some are taken back."""
+    common_metrics.MESSAGES_PUBLISHED.labels(CRAWL_REQUESTS.name).inc(taken)
+    for counter, count in zip(_REQUESTS_BY_TIER, emission.by_tier(taken).tolist(), strict=True):
+        if count:
+            counter.inc(count)
+    if emission.named:
+        by_class = emission.by_class(taken)
+        for name, theirs in emission.named.items():
+            if count := int(by_class[theirs].sum()):
+                metrics.CLASS_REQUESTS.labels(label_of(name)).inc(count)
 
 
 def _first_slot(emission: Emission) -> float:

@@ -228,6 +228,8 @@ class Pacer:
             self._timeline.shift(moved)
             self._filled_until += moved
             self._stepped = stepped
+            for shard in list(self._handler.shards.values()):
+                shard.notes.note_step(moved)
         return now
 
     def _stand_by(self) -> None:

@@ -4,13 +4,11 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler import metrics
-from services.scheduler.demand.class_reports import label_of
 from services.scheduler.flow.in_flight import FleetWindow
 from services.scheduler.flow.requests import crawls_of, write_requests
 from services.scheduler.flow.traces import PageTraces
@@ -24,8 +22,6 @@ from shared.runtime.settings import Settings
 from shared.runtime.tracing import Span
 from shared.store.class_numbers import MOST_CLASSES
 
-_REQUESTS_BY_TIER: Final = [metrics.REQUESTS.labels(reason) for reason in REASONS]
-
 
 @dataclass(frozen=True, slots=True)
 class Emission:
@@ -38,6 +34,18 @@ class Emission:
     """Key and value."""
     spans: Mapping[int, Span] = field(default_factory=dict)
     """Of those that are traced, by their places among the messages."""
+    classes: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
+    """Of their pages, by number; empty: operators say nothing of classes."""
+    named: Mapping[str, list[int]] = field(default_factory=dict)
+    """As `ShardClasses.named`, when they were made."""
+
+    def by_tier(self, first: int | None = None) -> NDArray[np.int64]:
+        """How many are of each tier, of all or of the first so many."""
+        return np.bincount(self.picks["tier"][:first], minlength=len(REASONS))
+
+    def by_class(self, first: int | None = None) -> NDArray[np.int64]:
+        """How many are of each class, of all or of the first so many, as far as that is known."""
+        return np.bincount(self.classes[:first], minlength=MOST_CLASSES + 1)
 
 
 class SlotFiller:
@@ -137,8 +145,9 @@ class SlotFiller:
             shard.notes.answered_elsewhere - had for shard, (_, had) in self._ready.items()
         )
         self._ready = {shard: shard.notes.answers for shard in self._ready}
-        rate = plan.slots_per_second * sum(plan.share_of(s.number) for s in self._ready)
-        room = self._window.room(float(times[-1]), answered, rate, elsewhere)
+        latest = float(times[-1])
+        rate = plan.rate_at(latest) * sum(plan.share_of(s.number) for s in self._ready)
+        room = self._window.room(latest, answered, rate, elsewhere)
         for number in owners[room:].tolist():
             self._shards[number].notes.held_slots += 1
         metrics.HELD_SLOTS.inc(owners[room:].size)
@@ -152,7 +161,7 @@ class SlotFiller:
     ) -> Emission:
         least = 0.0 if self._work_conserving else plan.multiplier
         least = max(least, shard.rules.picking.least_value)
-        rate = plan.slots_per_second * plan.share_of(shard.number)
+        rate = plan.rate_at(float(slots[-1])) * plan.share_of(shard.number)
         shard.groups.follow(limits, rate, float(slots[0]))
         picks = shard.select(slots, rate, least)
         shard.filled_until = float(slots[-1])
@@ -160,30 +169,21 @@ class SlotFiller:
         if unused := picks.size - asked.size:
             shard.notes.unused_slots += unused
             metrics.EMPTY_SLOTS.inc(unused)
-        for counter, count in zip(_REQUESTS_BY_TIER, by_tier.tolist(), strict=True):
-            if count:
-                counter.inc(count)
-        if shard.rules.classes:
-            _count_classes(shard, asked["row"])
         shard.notes.note_crawls(by_tier, least_value)
         messages = write_requests(shard, asked)
         spans = self.traces.asked_for(shard, asked, messages) if self.traces else {}
-        return Emission(shard, asked, messages, spans)
-
-
-def _count_classes(shard: Shard, rows: NDArray[np.int64]) -> None:
-    """Note of which classes the picked pages are."""
-    numbers = shard.records["page_class"][rows]
-    by_class = np.bincount(numbers, minlength=MOST_CLASSES + 1)
-    shard.notes.note_classes(by_class)
-    for name, theirs in shard.classes.named().items():
-        if count := int(by_class[theirs].sum()):
-            metrics.CLASS_REQUESTS.labels(label_of(name)).inc(count)
+        if not shard.rules.classes:
+            return Emission(shard, asked, messages, spans)
+        classes = shard.records["page_class"][asked["row"]]
+        emission = Emission(shard, asked, messages, spans, classes, shard.classes.named())
+        shard.notes.note_classes(emission.by_class())
+        return emission
 
 
 def take_back(emission: Emission) -> None:
-    """The requests are not sent after all: their pages are not in flight."""
+    """The requests are not sent after all: their pages are not in flight, and they do not count."""
     emission.shard.take_back(emission.picks["row"])
+    emission.shard.notes.take_back(emission.by_tier(), emission.by_class())
 
 
 def parted(emission: Emission, earliest: float) -> tuple[Emission | None, Emission]:
@@ -207,6 +207,8 @@ def _part_of(emission: Emission, places: NDArray[np.int64]) -> Emission:
         emission.picks[places],
         [messages[place] for place in places.tolist()],
         {new: spans[old] for new, old in enumerate(places.tolist()) if old in spans},
+        emission.classes[places] if emission.classes.size else emission.classes,
+        emission.named,
     )
 
 

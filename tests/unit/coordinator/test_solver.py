@@ -279,3 +279,11 @@ def test_demand_that_falls_to_next_to_nothing_is_solved_all_the_same(least):
         found = solve_threshold(both, budget)
         assert GRID[0] <= found <= GRID[1]
         assert sum(solve_slots(both, budget, 5.0).shares.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("budget", np.linspace(6.0, 9.9, 14))
+def test_the_threshold_is_exact_where_a_limit_begins_to_bind_between_two_points(budget):
+    both = curves(curve(0, root(1.0)), curve(1, root(3.0)))
+    limits = limits_of(both, {0: 2.5, 1: 7.5})
+    # Both bind at once, at 1/√λ = 2.5.
+    assert solve_threshold(both, budget, limits) == pytest.approx((4.0 / budget) ** 2, rel=1e-3)

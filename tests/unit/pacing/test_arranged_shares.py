@@ -150,3 +150,15 @@ def test_a_plan_that_nobody_came_to_hear_of_counts_for_nothing():
     np.testing.assert_array_equal(heard.debts, unheard.debts)
     debts = unheard.owed.at(unheard.timeline, 20.0)
     assert [debts[n] for n in range(3)] == pytest.approx(unheard.debts.tolist())
+
+
+@pytest.mark.parametrize("rate", [0.9, 0.5, 0.2])
+def test_slots_are_made_up_for_where_one_does_not_come_each_second(rate):
+    """A plan then holds for less than a slot: the next one there is counts."""
+    shares = np.random.default_rng(0).lognormal(0, 0.5, 16)
+    run = Changing(shares, rate, seed=5)
+    for second in range(int(200 / rate)):
+        run.second(float(second), changes=0.1)
+        # As they are, and not as chance would have them by and by.
+        run.shares = dict(enumerate(shares / shares.sum()))
+        assert run.debts.max() < 1.5

@@ -51,9 +51,9 @@ class Reported:
         self.shard, self.group = self.world.shard, Group()
         self._reporter = DemandReporter(self.shard, "me", 20.0)
         self._reporter.set_demand(demand_of(self.shard, 0.1))
-        plans = Plans(SlotTimeline(), steady)
+        plans, self.clock = Plans(SlotTimeline(), steady), ManualClock(NOW)
         self.pacer = Pacer(
-            *(load_settings(), ManualClock(NOW), plans, self.group, Handler(self.shard)),
+            *(load_settings(), self.clock, plans, self.group, Handler(self.shard)),
             *(SameThread(), Emitter()),
         )
         self._times = NOW + np.arange(1, 100)
@@ -98,6 +98,21 @@ def test_a_shard_begins_a_new_run_when_most_of_its_pages_may_be_crawled_again(ho
     for _ in range(4):
         reported.report()
     assert reported.runs() == runs
+
+
+@pytest.mark.parametrize("step", [0.3, 2.0, 3600.0, -0.5])
+async def test_a_shard_begins_a_new_run_where_the_clock_was_set(step):
+    """How long the time of its slots was since the report before, nobody knows by its times."""
+    reported = Reported()
+    reported.report()
+    reported.report()
+    reported.clock.step(step)
+    await reported.pacer.tick()
+    reported._times += step
+    reported.shard.notes.note_crawls(np.array([7, 0, 0, 0, 0]), 1.0)
+    assert reported.report().achieved_crawls_per_second == pytest.approx(7.0)
+    reported.report()
+    assert reported.runs() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("what", ["settled", "is_sure"])

@@ -14,7 +14,6 @@ from services.cli.commands.status import _classes
 from services.scheduler.demand.class_reports import class_crawls
 from services.scheduler.explain import page_state
 from services.scheduler.flow.loading import shard_rules
-from services.scheduler.flow.slot_filler import _count_classes
 from services.scheduler.picking import class_turns
 from services.scheduler.picking.priority import terms_of
 from services.scheduler.picking.scanning import evaluate
@@ -136,7 +135,8 @@ def test_pages_are_counted_by_class_as_they_come_change_and_go():
     for page, name in zip(pages, ("news", "news", "partner", "spare", None, "news"), strict=True):
         say(world, page, START + 1, page_class=name)
     world.remove_page(pages[5].page_id, START + 2)
-    _count_classes(world.shard, np.array([0, 0, 2, 3, 4]))
+    numbers = world.shard.records["page_class"][[0, 0, 2, 3, 4]]
+    world.shard.notes.note_classes(np.bincount(numbers, minlength=MOST_CLASSES + 1))
     found = [(of.page_class, of.pages, of.crawls_per_second, of.share, of.weight)
              for of in class_crawls(world.shard, 2.0)]  # fmt: skip
     assert found == [("news", 2, 1.0, 0.0, 1.0), ("partner", 1, 0.5, 0.3, 2.0), ("", 2, 1.0, 0, 1)]
