@@ -7,7 +7,7 @@ database that is everything.
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
@@ -17,14 +17,20 @@ import msgspec
 from services.cli.broker_time import go_by_broker_if_told
 from services.cli.errors import UserError
 from services.cli.kafka import publishing
-from services.cli.standing import Stands, all_standing, parts_of
-from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode
+from services.cli.standing import Stands, all_standing, name_of, parts_of
+from shared.contracts.codec import MAX_MESSAGE_BYTES, decode
 from shared.contracts.topics import BANDWIDTH, GROUP_LIMITS, HOST_LIMITS, Topic
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
 
 SAVED: Final[tuple[Topic, ...]] = (BANDWIDTH, GROUP_LIMITS, HOST_LIMITS)
 """What operators write. `multipliers` is compacted too, but the coordinator makes it anew."""
+
+_WHAT: Final = {
+    BANDWIDTH.name: "budget",
+    GROUP_LIMITS.name: "limit of a group",
+    HOST_LIMITS.name: "rule of a host",
+}
 
 FORMAT: Final = 1
 
@@ -99,7 +105,7 @@ def read_copy(file: TextIO) -> Copy:
     Raises:
         UserError: it is none, or a line of it is damaged; says which.
     """
-    head, lines = None, []
+    head, lines = None, list[Line]()
     for number, text in enumerate(_lines(file), start=1):
         try:
             if head is None:
@@ -107,16 +113,30 @@ def read_copy(file: TextIO) -> Copy:
                 if head.freshet_backup != FORMAT:
                     raise UserError(f"the copy is of format {head.freshet_backup}, not {FORMAT}")
                 continue
-            line = msgspec.json.decode(text, type=Line)
-            topic = _saved(line.topic)
-            if topic.message is not None:
-                decode(topic.message, bytes(line.message))
-        except (msgspec.MsgspecError, BadMessage) as error:
+            line = _checked(msgspec.json.decode(text, type=Line))
+        except (msgspec.MsgspecError, ValueError) as error:
             raise UserError(f"line {number} of the copy cannot be read: {error}") from error
+        if line.topic == BANDWIDTH.name and any(one.topic == line.topic for one in lines):
+            raise UserError(
+                f"line {number} of the copy is another budget, and only one can stand: leave the "
+                "line of the one that is meant"
+            )
         lines.append(line)
     if head is None:
         raise UserError("the file is empty: it is no copy")
     return Copy(head.saved_at, lines)
+
+
+def _checked(line: Line) -> Line:
+    """A line whose message its readers take, under the key that such messages have: by another one
+    the topic would keep it beside those that come later.
+
+    Raises:
+        BadMessage, BadHost, ValueError: they refuse it.
+        UserError: there are no such messages in a copy.
+    """
+    name = name_of(_saved(line.topic), bytes(line.message))
+    return msgspec.structs.replace(line, key=name)
 
 
 def _lines(file: TextIO) -> Iterator[str]:
@@ -139,7 +159,7 @@ async def save(settings: Settings, path: Path, *, force: bool = False) -> dict[s
     Args:
         settings: of the installation.
         path: of the file.
-        force: also where no budget stands, in the place of a copy that has one.
+        force: also where nothing stands of a topic, in the place of a copy that has something.
 
     Returns:
         topic → messages.
@@ -147,25 +167,24 @@ async def save(settings: Settings, path: Path, *, force: bool = False) -> dict[s
     Raises:
         KafkaError: a topic cannot be read.
         psycopg.Error: a database is away, or refuses.
-        UserError: the file cannot be written, or is none: a pipe, a device; or it has a budget, and
-            none stands.
+        UserError: the file cannot be written, or is none: a pipe, a device; or it has a budget, or
+            limits, and nothing stands any more of that topic.
     """
     place = _place_of(path)
     await go_by_broker_if_told(settings)
-    counts = {}
+    counts, nothing = {}, set()
     lines = [msgspec.json.encode(Head(FORMAT, settings.clock().now()))]
     for topic in SAVED:
         standing = await all_standing(settings, topic)
+        if not standing:
+            nothing.add(topic.name)
         values = [(key, one.value) for (key, _), one in sorted(standing.items()) if one.is_set]
         counts[topic.name] = len(values)
         lines += [
             msgspec.json.encode(Line(topic.name, key, msgspec.Raw(value))) for key, value in values
         ]
-    if not counts[BANDWIDTH.name] and not force and _has_budget(place):
-        raise UserError(
-            f"no budget stands, and the copy in {path} has one: it stays, as topics may be lost. "
-            "Restore it (`freshet backup restore`), name another file, or give --force"
-        )
+    if nothing and not force:
+        _require_nothing_lost(path, place, nothing)
     try:
         _replace(place, b"\n".join(lines) + b"\n")
     except OSError as error:
@@ -173,13 +192,29 @@ async def save(settings: Settings, path: Path, *, force: bool = False) -> dict[s
     return counts
 
 
-def _has_budget(path: Path) -> bool:
-    """Whether a file is a copy with a budget in it."""
+def _require_nothing_lost(path: Path, place: Path, nothing: Container[str]) -> None:
+    """Let a copy stay that has what was lost. What was taken back by commands is another matter:
+    that is known of it.
+
+    Args:
+        path: of the file, as it was given.
+        place: where that leads to.
+        nothing: topics of which nothing stands, not even that it was taken back.
+
+    Raises:
+        UserError: it has.
+    """
     try:
-        with path.open(encoding="utf-8") as file:
-            return any(line.topic == BANDWIDTH.name for line in read_copy(file).lines)
+        with place.open(encoding="utf-8") as file:
+            had = {line.topic for line in read_copy(file).lines}
     except (OSError, UnicodeDecodeError, UserError):
-        return False
+        return  # no copy is lost
+    if lost := [f"no {what}" for name, what in _WHAT.items() if name in nothing and name in had]:
+        raise UserError(
+            f"{' and '.join(lost)} stands any more, and the copy in {path} has some: it stays, as "
+            "topics may be lost. Restore it (`freshet backup restore`), name another file, or give "
+            "--force"
+        )
 
 
 def _place_of(path: Path) -> Path:

@@ -218,8 +218,14 @@ def erase_host(settings: Settings, host: str, progress: Progress) -> Erasure:
     forget_watched(databases.home.url, host)
     parts = purgeable_urls(databases, wanted)
     told = _told(parts, count(settings, wanted), progress)
-    pages, left = asyncio.run(_erased(settings, told, identify(f"http://{host}/")))
+    pages, left = asyncio.run(_erased(settings, told, page_of_host(host)))
     return Erasure(pages, delete_observations(databases.of_host(host).url), left)
+
+
+def page_of_host(host: str) -> PageIdentity:
+    """A page that a host may have: by the scheme whose own port is not the host's."""
+    pages = (identify(f"{scheme}://{host}/") for scheme in ("http", "https"))
+    return next(page for page in pages if page.host == host)
 
 
 def show_erased(erased: Erasure, *, of_host: bool, as_json: bool) -> None:

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import click
-
 from services.cli.errors import SystemFailed
-from services.cli.interrupted import telling_what_is_done
+from services.cli.interrupted import telling_how_far
 from shared.store.import_rows import ImportReport
 
 
@@ -18,30 +16,18 @@ def telling_what_is_in(seen: Sequence[ImportReport]) -> Iterator[None]:
         seen: the last report of its progress; none before it has begun.
     """
 
-    def said(*, at_most: bool = True) -> str | None:
+    def said() -> str | None:
         taken = sum(one.added + one.updated for one in seen)
         if not taken:
             return None
+        # What is sent when it is stopped, or fails, the broker may have, or not.
         return (
-            f"{'up to ' * at_most}{taken:,} rows before that are in, and stay: mend the file if "
-            "that is what it needs, and call this again; a row that comes twice changes nothing"
+            f"up to {taken:,} rows before that are in, and stay: mend the file if that is what it "
+            "needs, and call this again; a row that comes twice changes nothing"
         )
 
-    try:
-        # What is sent when it is stopped, or fails, the broker may have, or not.
-        with telling_what_is_done(said):
-            yield
-    except SystemFailed:
-        raise  # has it already
-    except click.ClickException as error:
-        if done := said(at_most=False):
-            error.message += f". {done}"
-        raise
-    except Exception:
-        if done := said():
-            # What failed is said after this, as for any command.
-            click.echo(done, err=True)
-        raise
+    with telling_how_far(said):
+        yield
 
 
 def require_none_refused(report: ImportReport) -> None:

@@ -251,9 +251,16 @@ async def last_message(
         kind: of the messages.
         check: raises a `ValueError` for one that its reader refuses.
     """
+    value = await last_value(settings, topic, kind, check)
+    return None if value is None else decode(kind, value)
+
+
+async def last_value(
+    settings: Settings, topic: Topic, kind: type[T], check: Callable[[T], object]
+) -> bytes | None:
+    """`last_message` as it was written."""
     for record in reversed(await last_records(settings, topic, 20)):
         with contextlib.suppress(ValueError):
-            message = decode(kind, record.value)
-            check(message)
-            return message
+            check(decode(kind, record.value))
+            return bytes(record.value)
     return None

@@ -6,6 +6,7 @@ import sys
 import click
 
 from services.cli.errors import explained
+from services.cli.interrupted import ending_as_by_ctrl_c
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("commands.run", "Run the whole system on this machine, with a simulated web."),
@@ -40,6 +41,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("commands.bench", "Measure how fast the parts are."),
 }
 """Name → module under `services.cli`, and one line for the list."""
+
+
+_STOP_THEMSELVES = {"worker", "world", "run", "demo"}
+"""Commands that finish something, or stop what they have started, on SIGTERM as on Ctrl-C."""
 
 
 class _LazyCommands(click.Group):
@@ -92,6 +97,8 @@ def main(ctx: click.Context) -> None:
 
     configure_logs("console", "warning")
     trust_as_the_machine_does()
+    if ctx.invoked_subcommand not in _STOP_THEMSELVES:
+        ctx.with_resource(ending_as_by_ctrl_c())
     if ctx.invoked_subcommand != "worker":
         # Workers wait for a database that has stopped; who sits before a command does not.
         from shared.store.patience import DATABASE_PATIENCE  # noqa: PLC0415 - the same

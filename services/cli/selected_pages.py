@@ -8,10 +8,12 @@ import click
 
 from services.cli.broker_time import go_by_broker
 from services.cli.databases import url_of_host
+from services.cli.interrupted import telling_how_far
 from services.cli.kafka import publishing
+from services.cli.named_hosts import exactly_named_host
 from services.cli.written_urls import page_of
 from shared.contracts.codec import encode
-from shared.contracts.identity import PageIdentity, host_name, identify, shard_of
+from shared.contracts.identity import PageIdentity, identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.publisher import ByPlace
@@ -31,33 +33,40 @@ class Selected:
     """How their URLs begin; empty: all of the host."""
     urls: tuple[str, ...] = ()
     """Canonical; none: whatever the database has."""
+    only_active: bool = False
+    """Of what the database has, only what is crawled: not what is gone or leads elsewhere."""
 
     def count(self, settings: Settings) -> int:
         """How many there are."""
         if self.urls:
             return len(self.urls)
-        return count_under(url_of_host(settings, self.host), self.host, self.prefix)
+        url = url_of_host(settings, self.host)
+        return count_under(url, self.host, self.prefix, only_active=self.only_active)
 
     def parts(self, settings: Settings) -> Iterator[Sequence[str]]:
         """Their URLs, some thousand at a time."""
         if self.urls:
             yield self.urls
             return
-        yield from urls_under(url_of_host(settings, self.host), self.host, self.prefix)
+        url = url_of_host(settings, self.host)
+        yield from urls_under(url, self.host, self.prefix, only_active=self.only_active)
 
 
-def selected(urls: Iterable[str], host: str | None, prefix: str | None) -> Selected:
+def selected(
+    settings: Settings, urls: Iterable[str], host: str | None, prefix: str | None
+) -> Selected:
     """The pages that one of the arguments names.
 
     Raises:
         UsageError: none of them names any, or several do.
         BadUrl, BadHost: what is named is not one that Freshet takes.
+        UserError, StoreMismatch, psycopg.Error: as by `exactly_named_host`.
     """
     canonical = tuple(page_of(url).url for url in urls)
     if sum((bool(canonical), host is not None, prefix is not None)) != 1:
         raise click.UsageError("give URLs, or --host, or --prefix")
     if host is not None:
-        return Selected(host_name(host))
+        return Selected(exactly_named_host(settings, host))
     if prefix is not None:
         page = page_of(prefix)
         return Selected(page.host, page.url)
@@ -65,11 +74,33 @@ def selected(urls: Iterable[str], host: str | None, prefix: str | None) -> Selec
 
 
 def publish(settings: Settings, pages: Selected, update_of: UpdateOf) -> int:
-    """Say the same of all pages that are selected; how many they were."""
-    return asyncio.run(_publish(settings, pages, update_of))
+    """Say the same of all pages that are selected; how many they were.
+
+    Where that fails, or is stopped, it says how many were asked for.
+    """
+    asked_for = 0
+
+    def told(published: int) -> None:
+        nonlocal asked_for
+        asked_for = published
+
+    def said() -> str | None:
+        if not asked_for:
+            return None
+        # What is sent when it is stopped, or fails, the broker may have, or not.
+        return (
+            f"up to {asked_for:,} pages are asked for: call this again, for the others; what is "
+            "asked for twice changes nothing"
+        )
+
+    with telling_how_far(said):
+        asyncio.run(_publish(settings, pages, update_of, told))
+    return asked_for
 
 
-async def _publish(settings: Settings, pages: Selected, update_of: UpdateOf) -> int:
+async def _publish(
+    settings: Settings, pages: Selected, update_of: UpdateOf, told: Callable[[int], None]
+) -> None:
     await go_by_broker(settings)
     published, now = 0, settings.clock().now()
     async with publishing(settings) as publisher:
@@ -77,9 +108,9 @@ async def _publish(settings: Settings, pages: Selected, update_of: UpdateOf) -> 
         while urls := await asyncio.to_thread(next, parts, ()):
             shards = await publisher.partitions_of(PAGE_UPDATES)
             messages = _messages(map(identify, urls), update_of, now, shards)
-            await publisher.queue_batches(messages)
             published += len(urls)
-    return published
+            told(published)
+            await publisher.queue_batches(messages)
 
 
 def _messages(

@@ -195,7 +195,9 @@ def server_of(connection: psycopg.Connection) -> object:
 
 
 def transport(database_url: str, limits: Limits = WORKING) -> dict[str, Any]:
-    """libpq's parameters by which a client gives up a server, where the URL does not say them."""
+    """libpq's parameters by which a client gives up a server, where the URL does not say them; and
+    those by which it sends and gets text, whatever the database keeps it in: of one in SQL_ASCII it
+    would get bytes."""
     wanted = {
         "keepalives": 1,
         "keepalives_idle": KEEPALIVE_SECONDS["idle"],
@@ -204,7 +206,8 @@ def transport(database_url: str, limits: Limits = WORKING) -> dict[str, Any]:
         "tcp_user_timeout": 1000 * limits.cut_off,
     }
     given = conninfo_to_dict(database_url)
-    return {name: value for name, value in wanted.items() if name not in given}
+    missing = {name: value for name, value in wanted.items() if name not in given}
+    return missing | {"client_encoding": "UTF8"}
 
 
 def session_limits(limits: Limits = WORKING) -> str:

@@ -29,9 +29,12 @@ FROM pages
 """
 _HOSTS: Final = "FROM hosts WHERE %(all)s OR greatest(blocked_until, asked_until) <= %(now)s"
 _PAGES: Final = f"FROM pages JOIN page_urls USING (shard, page_id) WHERE status <> {REMOVED}"
-_UNDER: Final = (
+_OF_HOST: Final = (
     f"{_PAGES} AND shard = %(shard)s AND host_id = %(host_id)s AND starts_with(url, %(prefix)s)"
 )
+_UNDER: Final = {False: _OF_HOST, True: f"{_OF_HOST} AND status = {ACTIVE}"}
+"""By whether only those are meant that are crawled."""
+
 _COLUMNS: Final = (
     "url, status, importance, first_seen_at, last_crawled_at, crawls, changes, failures"
 )
@@ -139,30 +142,38 @@ def _count(connection: psycopg.Connection, wanted: Wanted) -> int:
     return _one(connection, f"SELECT count(*) AS pages {_PAGES} AND {where}", values)["pages"]
 
 
-def count_under(database_url: str, host: str, prefix: str) -> int:
-    """How many pages a host has whose URLs begin so; removed ones are none."""
+def count_under(database_url: str, host: str, prefix: str, *, only_active: bool = False) -> int:
+    """How many pages a host has whose URLs begin so; removed ones are none.
+
+    Args:
+        database_url: libpq URL.
+        host: a URL's authority.
+        prefix: how they begin; empty: all of the host.
+        only_active: without those that are away.
+    """
+    query = f"SELECT count(*) AS pages {_UNDER[only_active]}"
     with _asking(database_url) as connection:
-        values = _under(connection, host, prefix)
-        return _one(connection, f"SELECT count(*) AS pages {_UNDER}", values)["pages"]
+        return _one(connection, query, _under(connection, host, prefix))["pages"]
 
 
-def urls_under(database_url: str, host: str, prefix: str) -> Iterator[list[str]]:
+def urls_under(
+    database_url: str, host: str, prefix: str, *, only_active: bool = False
+) -> Iterator[list[str]]:
     """The URLs of those pages, in parts. No transaction is open between two parts."""
     after = -1
     with connect(database_url, "pages", autocommit=True) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        while rows := _part_under(connection, host, prefix, after):
+        while rows := _part_under(connection, host, prefix, after, _UNDER[only_active]):
             yield [url for _, url in rows]
             after = rows[-1][0]
 
 
 def _part_under(
-    connection: psycopg.Connection, host: str, prefix: str, after: int
+    connection: psycopg.Connection, host: str, prefix: str, after: int, under: str
 ) -> list[tuple[int, str]]:
     """Page ids and URLs of the next of them, of one moment: their shard may be split meanwhile."""
     query = (
-        f"SELECT page_id, url {_UNDER} AND page_id > %(after)s "
-        f"ORDER BY page_id LIMIT {URLS_AT_ONCE}"
+        f"SELECT page_id, url {under} AND page_id > %(after)s ORDER BY page_id LIMIT {URLS_AT_ONCE}"
     )
     with connection.transaction():
         values = _under(connection, host, prefix) | {"after": after}

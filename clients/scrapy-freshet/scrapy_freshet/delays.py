@@ -31,4 +31,10 @@ class Delays:
         if len(self._told) >= MOST_HOSTS:
             self._told.clear()
         self._told[host] = seconds
-        return HostLimit(host, 1.0 / seconds if seconds else None, seconds)
+        return HostLimit(_as_said(host), 1.0 / seconds if seconds else None, seconds)
+
+
+def _as_said(host: str) -> str:
+    """With its scheme, where the port would else be taken for one that goes without saying."""
+    scheme = {"80": "https", "443": "http"}.get(host.rpartition(":")[2])
+    return f"{scheme}://{host}" if scheme and ":" in host else host

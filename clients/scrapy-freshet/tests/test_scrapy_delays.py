@@ -10,6 +10,7 @@ from scrapy.http import TextResponse
 from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
+from scrapy_freshet.delays import Delays
 from scrapy_freshet.downloader_middleware import OutcomeMiddleware
 from scrapy_freshet.fleet import Fleet
 from scrapy_freshet.messages import CrawlRequest
@@ -61,3 +62,18 @@ async def test_what_a_crawler_of_before_has_told_of_a_page_under_way_is_over_too
     assert await read_robots(member, "a.example", NONE) == []
     # Of a host that a redirect leads to Freshet knows nothing, and need not.
     assert await read_robots(member, "elsewhere.example", NONE) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("a.example", "a.example"),
+        ("a.example:8080", "a.example:8080"),
+        ("a.example:80", "https://a.example:80"),
+        ("a.example:443", "http://a.example:443"),
+        ("[::1]:80", "https://[::1]:80"),
+        ("[2001:db8::80]", "[2001:db8::80]"),
+    ],
+)
+def test_a_host_on_the_port_of_the_other_scheme_is_told_with_its_own(host, said):
+    assert Delays().news(host, 5.0, ()).host == said

@@ -39,12 +39,13 @@ def command() -> None:
 
 @command.command("save")
 @click.argument("file", type=_FILE)
-@click.option("--force", is_flag=True, help="Also over a copy with a budget, where none stands.")
+@click.option("--force", is_flag=True, help="Also over a copy that has what stands no more.")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def save(file: Path, force: bool, as_json: bool) -> None:
     """Write the budget and the limits that hold now to FILE.
 
-    A copy that has a budget stays where none stands any more: topics may have been lost.
+    A copy that has a budget, or limits, stays where nothing stands any more of its kind, not even
+    that it was taken back: topics may have been lost.
     """
     from services.cli.backup import save as write  # noqa: PLC0415 - commands load what they need
     from shared.runtime.settings import load_settings  # noqa: PLC0415

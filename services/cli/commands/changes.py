@@ -26,6 +26,7 @@ def command(host: str | None, last: int, as_json: bool) -> None:
     from services.cli.bandwidths import timed, when  # noqa: PLC0415 - commands load what they need
     from services.cli.databases import home_url  # noqa: PLC0415
     from shared.contracts.identity import host_name  # noqa: PLC0415
+    from shared.rules.host_rules import usual_name  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.changes import last_changes  # noqa: PLC0415
 
@@ -33,7 +34,9 @@ def command(host: str | None, last: int, as_json: bool) -> None:
     changes = last_changes(url, last, host)[::-1]
     if host is not None and not changes:
         # A group has a name of its own, which is noted as it was given; any other is a host's.
-        changes = last_changes(url, last, host_name(host))[::-1]
+        name = host_name(host)
+        changes = last_changes(url, last, name) or last_changes(url, last, usual_name(name))
+        changes = changes[::-1]
     if as_json:
         show_json([change._asdict() for change in changes])
         return

@@ -102,11 +102,11 @@ def show_group(host: str, as_json: bool) -> None:
         named_group,
         registered_domain,
     )
-    from shared.contracts.identity import host_name  # noqa: PLC0415
+    from services.cli.named_hosts import named_host  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    name = host_name(host)
     settings = load_settings()
+    name = named_host(settings, host)
     named = named_group(settings, name)
     limits = limits_of(name, named, _standing(), settings.group_crawls_per_second)
     answer = {
@@ -125,11 +125,12 @@ def _group_name(written: str, is_named: bool) -> str:
     from shared.contracts.addresses import usual_address  # noqa: PLC0415
     from shared.contracts.fields import MAX_NAMED_GROUP_LENGTH  # noqa: PLC0415
     from shared.contracts.identity import host_name  # noqa: PLC0415
+    from shared.rules.host_rules import usual_name  # noqa: PLC0415
 
     if (address := usual_address(written)) is not None:
         return address
     if not is_named:
-        name = host_name(written)
+        name = usual_name(host_name(written))
         if not name.endswith("]") and ":" in name:
             raise UserError(f"{name}: a domain has no port, its hosts are of it whatever theirs is")
         return name

@@ -25,10 +25,14 @@ def command() -> None:
     rule binds.
 
     HOST is a URL's authority: `example.com`, or `example.com:8080` on a port that is not the
-    scheme's own. Where a rule is set and no page of HOST is known, it holds all the same, and that
-    is said. The strictest rule holds: the operators' limit and block, the crawl delay of
-    robots.txt, a pause that the host asked for, and what was learned of a host that fails. None of
-    them changes another, and all survive restarts.
+    scheme's own. Of https:// on port 80, or http:// on port 443, write the scheme as well:
+    `https://example.com:80`. Without it, it is meant where such a host is known, and else
+    `example.com`, which is never erased in its place.
+
+    Where a rule is set and no page of HOST is known, it holds all the same, and that is said. The
+    strictest rule holds: the operators' limit and block, the crawl delay of robots.txt, a pause
+    that the host asked for, and what was learned of a host that fails. None of them changes
+    another, and all survive restarts.
 
     \b
     Examples:
@@ -84,9 +88,8 @@ def limit(host: str, rate: float | None, most_open: int | None, as_json: bool) -
     open: asked for, and not answered yet. What is not given stays, and so does a block."""
     if rate is None and most_open is None:
         raise click.UsageError("say how often, or how many at once: give RATE, --open, or both")
-    name = _name_of(host)
     said: dict[str, Any] = {}
-    settings = _going_by_broker()
+    settings, name = _named(host)
     with _noted_if_unknown(settings, name):
         if rate is not None:
             said["max_crawls_per_second"] = None if math.isnan(rate) else rate
@@ -105,8 +108,7 @@ def block(host: str, hours: float, as_json: bool) -> None:
     """Do not crawl HOST for a time. Its limit stays."""
     from services.cli.bandwidths import timed  # noqa: PLC0415 - commands load what they need
 
-    name = _name_of(host)
-    settings = _going_by_broker()
+    settings, name = _named(host)
     until = settings.clock().now() + hours * 3600
     with _noted_if_unknown(settings, name):
         _publish(settings, name, "block", until=until)
@@ -119,7 +121,7 @@ def block(host: str, hours: float, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def unblock(host: str, as_json: bool) -> None:
     """End the operators' block of HOST; a pause that it asked for, or a back-off, goes on."""
-    name, settings = _name_of(host), _going_by_broker()
+    settings, name = _named(host)
     with _noted_if_unknown(settings, name):
         _publish(settings, name, "block")
     show({"host": name, "blocked_until": None}, as_json=as_json)
@@ -135,11 +137,12 @@ def show_host(host: str, as_json: bool) -> None:
     """
     from services.cli.bandwidths import timed  # noqa: PLC0415
     from services.cli.errors import SystemFailed  # noqa: PLC0415
+    from services.cli.named_hosts import named_host  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.views.answers import host_answer  # noqa: PLC0415
 
     settings = load_settings()
-    answer = host_answer(settings, host)
+    answer = host_answer(settings, named_host(settings, host))
     groups, trouble = _groups_of(settings, answer["host"], answer["named_group"])
     answer |= groups
     show(answer if as_json else timed(answer), as_json=as_json)
@@ -192,11 +195,13 @@ def erase(host: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     from services.cli.databases import home_url  # noqa: PLC0415
     from services.cli.erasing import count, erase_host, show_erased  # noqa: PLC0415
     from services.cli.erasing_bar import erasing_with_a_bar  # noqa: PLC0415
+    from services.cli.named_hosts import exactly_named_host  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.erased_traces import watched_of_host  # noqa: PLC0415
     from shared.store.purging import Purgeable  # noqa: PLC0415
 
-    settings, name = load_settings(), _name_of(host)
+    settings = load_settings()
+    name = exactly_named_host(settings, host)
     # Before anybody is asked: the name may be misspelt. One that was erased before is no error.
     with _noted_if_unknown(settings, name):
         pages = count(settings, Purgeable(host=name, any_status=True))
@@ -238,25 +243,22 @@ def _groups_of(
     }, None
 
 
-def _name_of(host: str) -> str:
-    from shared.contracts.identity import host_name  # noqa: PLC0415
-
-    return host_name(host)
-
-
 def _noted_if_unknown(settings: "Settings", name: str) -> AbstractContextManager[None]:
     from services.cli.unknown_hosts import noted_if_unknown  # noqa: PLC0415
 
     return noted_if_unknown(settings, name)
 
 
-def _going_by_broker() -> "Settings":
+def _named(host: str) -> "tuple[Settings, str]":
+    """The settings, by the broker's time, and the host that is named."""
     from services.cli.broker_time import go_by_broker_if_told  # noqa: PLC0415
+    from services.cli.named_hosts import named_host  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415 - commands load what they need
 
     settings = load_settings()
+    name = named_host(settings, host)
     asyncio.run(go_by_broker_if_told(settings))
-    return settings
+    return settings, name
 
 
 def _publish(
@@ -272,12 +274,13 @@ def _publish(
     from services.cli.kafka import publish_for_host  # noqa: PLC0415
     from shared.contracts.messages import HostLimit  # noqa: PLC0415
     from shared.contracts.topics import HOST_LIMITS  # noqa: PLC0415
+    from shared.rules.host_rules import as_said  # noqa: PLC0415
 
     changes: dict[str, dict[str, Any]] = {
         "limit": {"max_crawls_per_second": rate},
         "block": {"blocked_until": until},
         "open": {"max_open_requests": most_open},
     }
-    message: HostLimit = HostLimit(host, only=only, **changes[only])
+    message: HostLimit = HostLimit(as_said(host), only=only, **changes[only])
     asyncio.run(publish_for_host(settings, HOST_LIMITS, host, message))
     note(settings, "host", host, changes[only])

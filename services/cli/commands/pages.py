@@ -156,7 +156,8 @@ def remove(
     from shared.contracts.messages import PageUpdate  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    settings, pages = load_settings(), selected(urls, host, prefix)
+    settings = load_settings()
+    pages = selected(settings, urls, host, prefix)
     if _is_wanted(
         lambda: pages.count(settings),
         "would_remove",
@@ -202,12 +203,12 @@ def purge(
     from services.cli.erasing import count, of_looks, show_erased  # noqa: PLC0415
     from services.cli.erasing import purge as erase  # noqa: PLC0415
     from services.cli.erasing_bar import erasing_with_a_bar  # noqa: PLC0415
-    from shared.contracts.identity import host_name  # noqa: PLC0415
+    from services.cli.named_hosts import exactly_named_host  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.purging import Purgeable  # noqa: PLC0415
 
     settings = load_settings()
-    name = None if host is None else host_name(host)
+    name = None if host is None else exactly_named_host(settings, host)
     asyncio.run((go_by_broker_or_database if dry_run else go_by_broker)(settings))
     before = settings.clock().now() - days * SECONDS_PER_DAY
     wanted = Purgeable(
@@ -245,19 +246,23 @@ def max_age(
 ) -> None:
     """Set the maximum age of pages, or clear it: of those at URL, of a host, or below a prefix.
 
-    Weights stay. A URL that is not known becomes a page.
+    Weights stay. A URL that is not known becomes a page, and one that is gone or leads elsewhere is
+    crawled again. Of a host, or below a prefix, such pages stay as they are.
     """
+    from dataclasses import replace  # noqa: PLC0415
+
     from services.cli.selected_pages import publish, selected  # noqa: PLC0415
     from shared.contracts.messages import PageUpdate  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     if (days is None) != without:
         raise click.UsageError("give --days or --none")
-    settings, pages = load_settings(), selected(urls, host, prefix)
+    settings = load_settings()
+    pages = replace(selected(settings, urls, host, prefix), only_active=True)
     if not _is_wanted(
         lambda: pages.count(settings),
         "would_change",
-        "Change the maximum age of {:,} pages?",
+        "Change the maximum age of {:,} pages that are crawled?",
         dry_run=dry_run,
         yes=yes or bool(pages.urls),
         as_json=as_json,

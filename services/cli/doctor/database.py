@@ -11,6 +11,7 @@ import psycopg
 from alembic.script import ScriptDirectory
 
 import migrations
+from services.cli.doctor.database_encoding import look_at_encoding
 from services.cli.doctor.database_log import look_at_log
 from shared.contracts.databases import Database, Databases
 from shared.runtime.findings import Finding
@@ -91,7 +92,7 @@ def look_at_database(database: Database, databases: Databases, shards: int) -> l
     """
     with connect(database.url, "doctor", autocommit=True) as connection:
         findings = [*_server(connection), *_settings(connection), *_disks(connection)]
-        findings.append(look_at_log(connection))
+        findings += [look_at_log(connection), look_at_encoding(connection)]
         has_tables = connection.execute("SELECT to_regclass('deployment')").fetchone() != (None,)
         if has_tables:
             having = partial(databases.had_by, database)

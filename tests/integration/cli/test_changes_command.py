@@ -33,7 +33,8 @@ def test_a_host_is_found_however_it_is_written(noted):
     assert noted("example.com:80") == ["example.com"]
     assert noted("EXAMPLE.com.:8080") == ["example.com:8080"]
     assert noted("other.example") == []
-    assert "is not a host" in noted("https://example.com", code=2).output
+    assert noted("https://example.com") == ["example.com"]
+    assert "is not a host" in noted("https://example.com/", code=2).output
 
 
 @pytest.mark.parametrize("name", ["2001:db8::1", "Rack/7"])

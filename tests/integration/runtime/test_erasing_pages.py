@@ -17,7 +17,7 @@ from workers import settings_for, worker
 
 from services.cli.kafka import last_records
 from services.cli.main import main
-from shared.contracts.identity import host_id_of, identify
+from shared.contracts.identity import host_id_of, identify, shard_of
 from shared.contracts.messages import (
     Allotment,
     CrawlOutcome,
@@ -283,4 +283,43 @@ async def test_pages_and_a_host_leave_for_good_while_the_workers_run(settings, t
         assert connection.execute(query, (host,)).fetchone() == (0,)
     assert await last_records(settings, DEAD_LETTERS, 10) == []
     await check_noted(counted["would_erase"])
+    await publisher.stop()
+
+
+def names_in_one_shard():
+    """A host, and that of https:// on port 80 there: who mixes them up changes the other one."""
+    names = (f"host-{number}.example" for number in range(99))
+    return next(
+        (name, f"{name}:80")
+        for name in names
+        if shard_of(name, SHARDS) == shard_of(f"{name}:80", SHARDS)
+    )
+
+
+@pytest.mark.slow(10)
+async def test_a_host_on_the_port_of_the_other_scheme_is_erased_and_no_other(settings, tmp_path):
+    host, elsewhere = names_in_one_shard()
+    its, others = ([f"https://{name}/{n}" for n in range(3)] for name in (elsewhere, host))
+    publisher = Publisher(settings)
+    await publisher.start()
+    crowd = Crowd(settings, publisher)
+    with worker("estimator", settings, tmp_path):
+        pages = (PageUpdate("upsert", url, updated_at=BEGAN) for url in (*its, *others))
+        await crowd.say(PAGE_UPDATES, *pages)
+        await freshet("hosts", "limit", elsewhere, "0.25/s", "--json")
+        await crowd.say(HOST_LIMITS, HostLimit(host, 0.5))
+        for name, rate in ((host, 0.5), (elsewhere, 0.25)):
+            shown = await freshet("hosts", "show", name, "--json")
+            assert (shown["host"], shown["max_crawls_per_second"]) == (name, rate)
+
+        done = await freshet("hosts", "erase", elsewhere, "--yes", "--json")
+        assert done["pages"] == 3
+        assert traces(settings, its) == NOTHING
+        assert traces(settings, others)["pages"] == 3
+        shown = await freshet("hosts", "show", host, "--json")
+        assert shown["max_crawls_per_second"] == 0.5
+    again = CliRunner().invoke(main, ["hosts", "erase", elsewhere, "--yes"])
+    assert again.exit_code == 2
+    assert f"write {host} if" in again.output
+    assert await last_records(settings, DEAD_LETTERS, 10) == []
     await publisher.stop()

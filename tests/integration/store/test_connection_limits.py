@@ -140,6 +140,7 @@ def test_a_migration_waits_for_locks(database_url):
 
 def test_what_the_address_says_of_the_network_stands():
     ours = transport("postgresql://db/freshet?keepalives_idle=60&tcp_user_timeout=1")
+    assert ours.pop("client_encoding") == "UTF8"
     assert ours == {"keepalives": 1, "keepalives_interval": 2, "keepalives_count": 3}
 
 

@@ -1,5 +1,6 @@
 """The pages of a host, or below a prefix, one and all."""
 
+import pytest
 from page_batches import page_batch
 from store_contents import NOW, SHARDS, fill, urls_of_shard
 
@@ -9,7 +10,7 @@ from shared.store import page_listing
 from shared.store.connection import connect
 from shared.store.imports import import_pages
 from shared.store.page_listing import count_under, urls_under
-from shared.store.page_status import REMOVED
+from shared.store.page_status import AWAY, REMOVED
 from shared.store.splitting import prepare, split_all
 
 
@@ -34,6 +35,21 @@ def test_pages_are_found_by_host_and_by_prefix_in_parts_without_removed_ones(sto
     assert count_under(store, "nobody.example", "") == 0
     # No pattern: what LIKE makes of it does not count.
     assert count_under(store, host, f"https://{host}/%") == 0
+
+
+@pytest.mark.parametrize("status", sorted({REMOVED, *AWAY}))
+def test_of_pages_that_are_crawled_those_that_are_not_are_left_out(store, status):
+    urls = urls_of_shard(0, 60)
+    fill(store, urls)
+    host = identify(urls[0]).host
+    away, *others = sorted(url for url in urls if identify(url).host == host)
+    with connect(store, "test") as connection:
+        connection.execute(
+            "UPDATE pages SET status = %s WHERE page_id = %s", (status, identify(away).page_id)
+        )
+    [part] = urls_under(store, host, "", only_active=True)
+    assert sorted(part) == others
+    assert count_under(store, host, "", only_active=True) == len(others)
 
 
 def test_whoever_takes_long_between_two_parts_keeps_nothing_open(store, monkeypatch):

@@ -22,6 +22,7 @@ from shared.contracts.topics import HOST_LIMITS
 from shared.runtime.settings import Settings
 
 HEAD = '{"freshet_backup":1,"saved_at":1.7e9}\n'
+BUDGET = '{"topic":"bandwidth","key":"global","message":{"crawls_per_second":5.0}}\n'
 LIMIT = '{"topic":"host-limits","key":"a.example","message":{"host":"a.example","later":1}}\n'
 
 
@@ -44,6 +45,9 @@ def test_a_message_stays_as_it_was_written():
             HEAD + '{"topic":"bandwidth","key":"global","message":{"crawls_per_second":-1}}',
             "line 2",
         ),
+        # What those who read it refuse.
+        (HEAD + LIMIT.replace('"host":"a.example"', '"host":"a b"'), "line 2"),
+        (HEAD + BUDGET.replace("5.0", '5.0,"timezone":"Nowhere/Nothing"'), "line 2"),
         (HEAD + "x" * (MOST_LINE_BYTES + 9), "too long"),
     ],
 )
@@ -69,9 +73,6 @@ def nothing_stands(monkeypatch):
     monkeypatch.setattr(backup, "all_standing", nothing)
 
 
-BUDGET = '{"topic":"bandwidth","key":"global","message":{"crawls_per_second":5.0}}\n'
-
-
 def test_a_copy_with_a_budget_stays_where_none_stands_any_more(
     nothing_stands, monkeypatch, tmp_path
 ):
@@ -86,7 +87,57 @@ def test_a_copy_with_a_budget_stays_where_none_stands_any_more(
     assert "bandwidth" not in copy.read_text()
 
 
-@pytest.mark.parametrize("before", [HEAD + LIMIT, "", "something else", HEAD + BUDGET[:-9]])
+GROUP = '{"topic":"group-limits","key":"a.example","message":{"group":"a.example"}}\n'
+
+
+STANDING = {
+    "bandwidth": {("global", ""): Stands(b'{"crawls_per_second":5.0}')},
+    "group-limits": {("a.example", ""): Stands(b'{"group":"a.example"}')},
+    # It was taken back: that is known.
+    "host-limits": {("a.example", "limit"): Stands(b"{}", 1.0, is_set=False)},
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "lost", "what"),
+    [
+        (BUDGET, "bandwidth", "no budget"),
+        (GROUP, "group-limits", "no limit of a group"),
+        (LIMIT, "host-limits", "no rule of a host"),
+    ],
+)
+def test_a_copy_stays_that_has_what_stands_no_more_whatever_else_does(
+    monkeypatch, tmp_path, line, lost, what
+):
+    """Topics may be lost one by one."""
+    stand = STANDING | {lost: {}}
+
+    async def standing(_settings, topic):
+        return stand[topic.name]
+
+    monkeypatch.setattr(backup, "all_standing", standing)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copy").write_text(HEAD + line)
+    refused = CliRunner().invoke(main, ["backup", "save", "copy"])
+    assert refused.exit_code == 2
+    assert f"{what} stands" in refused.output
+    assert "freshet backup restore" in refused.output
+    assert (tmp_path / "copy").read_text() == HEAD + line
+    stand |= STANDING
+    assert CliRunner().invoke(main, ["backup", "save", "copy"]).exit_code == 0
+
+
+def test_a_copy_with_two_budgets_sets_none():
+    with pytest.raises(UserError, match="line 3 of the copy is another budget"):
+        read_copy(io.StringIO(HEAD + BUDGET + BUDGET.replace("global", "-")))
+
+
+def test_a_budget_has_the_key_of_those_that_commands_set():
+    [line] = read_copy(io.StringIO(HEAD + BUDGET.replace("global", "-"))).lines
+    assert line.key == "global"
+
+
+@pytest.mark.parametrize("before", [HEAD, "", "something else", HEAD + BUDGET[:-9]])
 def test_any_other_file_is_written_anew(nothing_stands, monkeypatch, tmp_path, before):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "copy").write_text(before)
@@ -117,7 +168,7 @@ async def test_a_copy_is_whole_or_the_one_before_is_there(nothing_stands, monkey
     copy = tmp_path / "copy"
     copy.write_text(HEAD + LIMIT)
     with copy.open() as reading:
-        await save(Settings(), copy)
+        await save(Settings(), copy, force=True)
         assert reading.read() == HEAD + LIMIT, "who reads it meanwhile reads the one that it was"
     second = copy.read_text()
 
@@ -127,7 +178,7 @@ async def test_a_copy_is_whole_or_the_one_before_is_there(nothing_stands, monkey
     # Only once it is on the disk it has the name.
     monkeypatch.setattr(os, "fsync", is_full)
     with pytest.raises(UserError, match="copy cannot be written: No space left"):
-        await save(Settings(), copy)
+        await save(Settings(), copy, force=True)
     assert copy.read_text() == second
 
 

@@ -61,7 +61,7 @@ def counted(monkeypatch):
     monkeypatch.setattr(confirming, "is_nobody_there", lambda: True)
     monkeypatch.setattr(erasing, "count", lambda *_: 7)
     monkeypatch.setattr(erased_traces, "watched_of_host", lambda *_: {})
-    monkeypatch.setattr(selected_pages, "count_under", lambda *_: 7)
+    monkeypatch.setattr(selected_pages, "count_under", lambda *_, **_by: 7)
     monkeypatch.setattr(positions, "places", places)
 
 

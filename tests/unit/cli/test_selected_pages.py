@@ -13,6 +13,8 @@ from shared.contracts.identity import shard_of
 from shared.contracts.messages import PageUpdate
 
 URLS = [f"https://a.example/shop/{number}" for number in range(25)]
+GONE = URLS[20:]
+"""Of them, those that are not crawled any more."""
 
 
 @pytest.fixture
@@ -25,15 +27,16 @@ def sent(monkeypatch):
             for place, part in batches.items():
                 messages.extend((place, key, decode(PageUpdate, value)) for key, value in part)
 
-    def under(_url, host, prefix):
-        return [url for url in URLS if host == "a.example" and url.startswith(prefix)]
+    def under(_url, host, prefix, *, only_active):
+        there = [url for url in URLS if not (only_active and url in GONE)]
+        return [url for url in there if host == "a.example" and url.startswith(prefix)]
 
-    def parts(*arguments):
-        found = under(*arguments)
+    def parts(*arguments, **options):
+        found = under(*arguments, **options)
         yield from (found[begin : begin + 10] for begin in range(0, len(found), 10))
 
     publish_by(monkeypatch, Publisher)
-    monkeypatch.setattr(selected_pages, "count_under", lambda *arguments: len(under(*arguments)))
+    monkeypatch.setattr(selected_pages, "count_under", lambda *of, **by: len(under(*of, **by)))
     monkeypatch.setattr(selected_pages, "urls_under", parts)
     return messages
 
@@ -84,6 +87,18 @@ def test_a_maximum_age_is_set_and_cleared_and_nothing_else_is(sent):
     first, second = sent[0][2], sent[1][2]
     assert (first.no_max_age, first.max_age_days, first.importance) == (True, None, None)
     assert (second.no_max_age, second.max_age_days, second.importance) == (False, 3.0, None)
+
+
+def test_a_maximum_age_of_a_host_brings_no_page_back_that_is_gone(sent):
+    """Whoever says anything of a page asks for it: that is for those who name it."""
+    arguments = ("max-age", "--host", "a.example", "--days", "3")
+    assert json.loads(run(*arguments, "--dry-run", "--json").stdout) == {"would_change": 20}
+    asked = run(*arguments, answer="y\n")
+    assert "Change the maximum age of 20 pages that are crawled?" in asked.output
+    assert [update.url for _, _, update in sent] == URLS[:20]
+    assert not {update.url for _, _, update in sent}.intersection(GONE)
+    run("max-age", GONE[0], "--none")
+    assert sent[-1][2].url == GONE[0]
 
 
 @pytest.mark.parametrize("command", ["remove", "purge"])
