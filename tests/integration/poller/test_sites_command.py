@@ -173,5 +173,5 @@ async def test_a_host_counts_by_the_name_that_its_pages_have(run, site, migrated
         news = News(url, is_new=True, observed_at=None, signals=False, is_exact=False)
         robots = dict.fromkeys(rules.origins_of([news]), read_robots(b"", "a"))
         assert rules.page_of(news, robots) == identify(url)
-    for wrong in ("https://www.example.com", "www.example.com/blog", "a b"):
+    for wrong in ("https://www.example.com/", "www.example.com/blog", "a b"):
         assert "is not a host" in await run("add", site.url, "--host", wrong, code=2)

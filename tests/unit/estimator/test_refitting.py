@@ -105,19 +105,22 @@ def test_shards_are_pooled_as_if_they_were_one():
     np.testing.assert_allclose(rates, expected.rate)
 
 
+PAGES = 640
+
+
 def shard_of_one_site(*at_blog):
     """Of www.site.example a feed tells of the changes, and a scraper signals at random; its blog
     has one page with one record, and the same sources, in the order in which they came there."""
     rng, shard, records = np.random.default_rng(7), Shard(0), 12
-    urls = [f"https://www.site.example/{page}" for page in range(40)]
+    urls = [f"https://www.site.example/{page}" for page in range(PAGES)]
     shard.add_pages([(identify(url), 0.0) for url in [*urls, "https://blog.site.example/"]])
     shard.hosts.slots(np.array([0, 0, 1, 1]), ["feed", "scraper", *at_blog])
-    rings, rows = shard.rings, np.arange(41)
-    rings.seen[rows] = [*[records] * 40, 1]
+    rings, rows = shard.rings, np.arange(PAGES + 1)
+    rings.seen[rows] = [*[records] * PAGES, 1]
     rings.interval_days[rows, :records] = 1.0
-    rings.changed[:40, :records] = rng.random((40, records)) < 0.15
-    rings.signals[:40, :records, 0] = rings.changed[:40, :records]
-    rings.signals[:40, :records, 1] = rng.random((40, records)) < 0.5
+    rings.changed[:PAGES, :records] = rng.random((PAGES, records)) < 0.15
+    rings.signals[:PAGES, :records, 0] = rings.changed[:PAGES, :records]
+    rings.signals[:PAGES, :records, 1] = rng.random((PAGES, records)) < 0.5
     assign(shard, rows, fit(shard, rows))
     shard.pages["signal_evidence"] = mean_evidence(shard, rows, rings.evidence[rows])
     return shard
@@ -149,7 +152,7 @@ def test_a_host_hears_of_a_source_from_its_site_whichever_came_first(at_blog, re
 def test_sources_that_share_a_slot_have_those_of_their_site_behind_them():
     shard = shard_of_one_site("scraper", "feed")
     shard.hosts.slots(np.array([0, 0, 1, 1]), ["c", "d", "e", "f"])
-    shard.rings.signals[:40, :12, 3] = shard.rings.signals[:40, :12, 1]
+    shard.rings.signals[:PAGES, :12, 3] = shard.rings.signals[:PAGES, :12, 1]
 
     refit([shard], 0.05)
 
