@@ -129,8 +129,8 @@ def lost_or_doubled(
             continue
         of_batch, earlier = _counted(shard, rows[url])
         others = float(pending[other].sum()) - of_batch
-        signalled = about.get(url, _NEVER_SIGNALLED)
-        unsure = _within_a_step(fresh, other, signalled) + _counted_once(fresh, other, signalled)
+        crawled_at = float(fresh.pages[other]["last_crawled_at"]) + fresh.rules.signal_delay
+        unsure = _unsure(about.get(url, _NEVER_SIGNALLED), crawled_at)
         fewest, largest = max(others - unsure, 0.0), others + unsure
         least, most = _bounds(shard, rows[url])
         if largest < 0 or not least * fewest <= earlier <= most * largest:
@@ -140,19 +140,14 @@ def lost_or_doubled(
             )
 
 
-def _within_a_step(shard: Any, row: int, signalled: Signalled) -> int:
-    """How many signals of a page came before its last crawl, or after it: nobody can tell."""
-    crawled_at = float(shard.pages[row]["last_crawled_at"]) + shard.rules.signal_delay
-    return sum(0.0 < crawled_at - at < 1.0 / STEPS for _, at in signalled.signals)
-
-
-def _counted_once(shard: Any, row: int, signalled: Signalled) -> int:
-    """How many signals of a page are of no account where they were read before the crawl after
-    which they came: topics are read that far apart."""
-    crawled_at = float(shard.pages[row]["last_crawled_at"]) + shard.rules.signal_delay
+def _unsure(signalled: Signalled, crawled_at: float) -> int:
+    """How many signals of a page may count or not: those within a step before its last crawl, and
+    of those that were read before it, though they came after it (topics are read that far apart),
+    all but one of each source."""
+    within_a_step = sum(0.0 < crawled_at - at < 1.0 / STEPS for _, at in signalled.signals)
     until = signalled.crawl_written_at + LATE_SECONDS
     sources = [source for source, at in signalled.signals if crawled_at < at < until]
-    return len(sources) - len(set(sources))
+    return within_a_step + len(sources) - len(set(sources))
 
 
 def _counted(shard: Any, row: int) -> tuple[float, float]:
