@@ -36,5 +36,6 @@ class Delays:
 
 def _as_said(host: str) -> str:
     """With its scheme, where the port would else be taken for one that goes without saying."""
-    scheme = {"80": "https", "443": "http"}.get(host.rpartition(":")[2])
-    return f"{scheme}://{host}" if scheme and ":" in host else host
+    if not host.endswith((":80", ":443")):
+        return host
+    return f"{'https' if host.endswith(':80') else 'http'}://{host}"
