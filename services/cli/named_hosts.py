@@ -7,7 +7,7 @@ and of https:// on port 80, are of hosts that are called so.
 from services.cli.databases import url_of_host
 from services.cli.errors import UserError
 from shared.contracts.identity import host_name
-from shared.rules.host_rules import as_said, usual_name
+from shared.rules.host_rules import as_said, meant_host, usual_name
 from shared.runtime.settings import Settings
 from shared.store import host_listing
 from shared.store.connection import VIEWING
@@ -21,8 +21,11 @@ def named_host(settings: Settings, written: str) -> str:
         BadHost: it is no host.
         StoreMismatch, psycopg.Error: it cannot be asked.
     """
-    name = host_name(written)
-    return name if _is_meant(settings, written, name) else usual_name(name)
+
+    def is_known(name: str) -> bool:
+        return host_listing.read_host(url_of_host(settings, name), name, VIEWING) is not None
+
+    return meant_host(written, is_known)
 
 
 def exactly_named_host(settings: Settings, written: str) -> str:
@@ -33,15 +36,9 @@ def exactly_named_host(settings: Settings, written: str) -> str:
         UserError: none is known that is called so, and another one may be meant.
     """
     name = host_name(written)
-    if not _is_meant(settings, written, name):
+    if named_host(settings, written) != name:
         raise UserError(
             f"no host {name} is known: write {usual_name(name)} if the port is the one that goes "
             f"without saying, or {as_said(name)} if it is not"
         )
     return name
-
-
-def _is_meant(settings: Settings, written: str, name: str) -> bool:
-    if "://" in written or usual_name(name) == name:
-        return True
-    return host_listing.read_host(url_of_host(settings, name), name, VIEWING) is not None

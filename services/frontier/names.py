@@ -6,8 +6,8 @@ from typing import Final
 import grpc
 
 from services.frontier.refusing import Refused
-from shared.contracts.identity import BadHost, host_name
-from shared.rules.host_rules import usual_name
+from shared.contracts.identity import BadHost
+from shared.rules.host_rules import meant_host
 
 MOST_SHOWN: Final = 100
 """Characters of a name that is shown again."""
@@ -49,16 +49,12 @@ class Names:
             Refused: it names none.
         """
         try:
-            name = host_name(key)
+            return meant_host(key, self._is_known)
         except BadHost as error:
             raise Refused(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"the key {key[:MOST_SHOWN]!r} is not a host, as example.com:8080 is",
             ) from error
-        usual = usual_name(name)
-        if name == usual or "://" in key or self._is_known(name):
-            return name
-        return usual
 
     def host_or_all(self, key: str) -> str | None:
         """As `host_of`; None, which is all hosts, for an empty key."""

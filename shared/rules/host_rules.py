@@ -14,7 +14,7 @@ time-out. One that robots.txt forbids was not made, and says nothing.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Self
 
@@ -193,6 +193,23 @@ def usual_name(host: str) -> str:
     return host.removesuffix(":80").removesuffix(":443")
 
 
+def meant_host(written: str, is_known: Callable[[str], bool]) -> str:
+    """The host that is meant by what people or programs write: the one that is called so, where its
+    scheme is written as well, or there is such a host; else the one without a port that goes
+    without saying.
+
+    Args:
+        written: a URL's authority, maybe with its scheme.
+        is_known: whether there is a host of that name; asked only where it matters.
+
+    Raises:
+        BadHost: it is no host.
+    """
+    name = host_name(written)
+    usual = usual_name(name)
+    return name if name == usual or "://" in written or is_known(name) else usual
+
+
 def as_said(host: str) -> str:
     """A host as a message of `host-limits` has it: with its scheme, where the port would else be
     taken for one that goes without saying (`with_proper_host`)."""
@@ -210,9 +227,7 @@ def with_proper_host(limit: HostLimit) -> HostLimit:
     Raises:
         BadHost: it is no host.
     """
-    name = host_name(limit.host)
-    if "://" not in limit.host and limit != HostLimit(limit.host):
-        name = usual_name(name)
+    name = meant_host(limit.host, lambda _: limit == HostLimit(limit.host))
     return limit if name == limit.host else replace(limit, host=name)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 
 from shared.contracts.databases import Database, Databases
-from shared.contracts.identity import host_name, identify
+from shared.contracts.identity import identify
 from shared.rules.host_objectives import HostObjectives
-from shared.rules.host_rules import PATIENCE
+from shared.rules.host_rules import PATIENCE, meant_host
 from shared.runtime.asking import ask_each
 from shared.runtime.databases import databases_of
 from shared.runtime.page_class_terms import weight_of, weights_of
@@ -102,9 +102,13 @@ def host_answer(settings: Settings, host: str, limits: Limits = WORKING) -> dict
         NotKnown: nobody has heard of it.
         psycopg.Error: the database is away, or refuses.
     """
-    name = host_name(host)
-    database = url_of(databases_of(settings).of_host(name), "hosts", limits)
-    row = read_host(database, name, limits)
+    databases = databases_of(settings)
+
+    def read(name: str) -> dict[str, Any] | None:
+        return read_host(url_of(databases.of_host(name), "hosts", limits), name, limits)
+
+    name = meant_host(host, lambda name: read(name) is not None)
+    row = read(name)
     if row is None:
         raise NotKnown(f"{name} is not known: it has no page, and nobody has set a rule for it")
     return described(row, settings.default_host_crawls_per_second, settings.clock().now())

@@ -137,12 +137,11 @@ def show_host(host: str, as_json: bool) -> None:
     """
     from services.cli.bandwidths import timed  # noqa: PLC0415
     from services.cli.errors import SystemFailed  # noqa: PLC0415
-    from services.cli.named_hosts import named_host  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.views.answers import host_answer  # noqa: PLC0415
 
     settings = load_settings()
-    answer = host_answer(settings, named_host(settings, host))
+    answer = host_answer(settings, host)
     groups, trouble = _groups_of(settings, answer["host"], answer["named_group"])
     answer |= groups
     show(answer if as_json else timed(answer), as_json=as_json)

@@ -64,6 +64,8 @@ async def test_each_view_says_what_the_command_says(viewed, view_database):
     # It leaves out what the broker knows, which it has none of.
     told = await said_by(view_database, "hosts", "show", "host-1.example", exit_code=1)
     assert one["hosts"] == [told]
+    # A port goes without saying in the view, too.
+    assert (await get(viewed, "/hosts.json?host=host-1.example:443"))[1]["hosts"] == [told]
 
     status, sources = await get(viewed, "/sources.json")
     [sitemap] = sources["sources"]
