@@ -143,8 +143,8 @@ async def test_a_command_takes_as_long_as_it_goes_on(settings, monkeypatch):
     monkeypatch.setattr(kafka, "ACKNOWLEDGED_SECONDS", 0.5)
     async with kafka.publishing(settings) as publisher:
         for _ in range(3):
-            await publisher.send(BANDWIDTH, b"k", b"v", partition=0)
-            await asyncio.sleep(0.4)
+            await (await publisher.send(BANDWIDTH, b"k", b"v", partition=0))
+            await asyncio.sleep(1.2)
 
 
 async def test_what_was_waited_for_too_long_by_others_is_theirs(settings):
